@@ -1,0 +1,33 @@
+# `make book` and `make test` do all the set-up themselves; see `make help`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help book test lab rerun clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+
+# The stamp makes repeats free: nothing is installed again until the pins or the project's own metadata change.
+$(STAMP): constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
+	$(BIN)/dpbook build
+
+test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=600 -n 2 --dist loadfile -rs
+
+lab: $(STAMP) ## open the chapters in JupyterLab
+	$(BIN)/jupyter lab book
+
+rerun: $(STAMP) ## re-run a chapter: make rerun CHAPTER=oversampling ARGS="-p n_seeds 20"
+	$(BIN)/dpbook run $(CHAPTER) --html $(ARGS)
+
+clean: ## remove the environment, the built book and the runs
+	rm -rf $(VENV) _build runs
