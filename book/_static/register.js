@@ -1,0 +1,49 @@
+// Filters and sorts the claims register in the browser. Does nothing on pages without it.
+document.addEventListener("DOMContentLoaded", () => {
+  const table = document.querySelector("table.claims-register");
+  const filters = document.querySelector(".claims-filters");
+  if (!table || !filters) return;
+  const body = table.tBodies[0];
+  const rows = [...body.rows].map((row, position) => ({
+    row,
+    position,
+    text: row.textContent.toLowerCase(),
+    document: row.querySelector("[id^=row-]").textContent,
+    verdict: row.cells[2].querySelector("strong").textContent,
+    chapter: row.cells[3].textContent.trim(),
+  }));
+
+  const apply = () => {
+    const wanted = {};
+    for (const control of filters.querySelectorAll("[data-filter]")) wanted[control.dataset.filter] = control.value;
+    let shown = 0;
+    for (const entry of rows) {
+      const keep =
+        ["document", "verdict", "chapter"].every((key) => !wanted[key] || entry[key] === wanted[key]) &&
+        entry.text.includes(wanted.text.toLowerCase());
+      entry.row.hidden = !keep;
+      shown += keep;
+    }
+    filters.querySelector("output").textContent = `${shown} of ${rows.length} shown`;
+  };
+
+  [...table.tHead.rows[0].cells].forEach((header, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...header.childNodes);
+    header.append(button);
+    button.addEventListener("click", () => {
+      const descending = header.getAttribute("aria-sort") === "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      header.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      const key = (entry) => entry.row.cells[column].textContent.trim();
+      rows
+        .toSorted((a, b) => (descending ? -1 : 1) * key(a).localeCompare(key(b)) || a.position - b.position)
+        .forEach((entry) => body.append(entry.row));
+    });
+  });
+  filters.addEventListener("input", apply);
+  apply();
+  // Rows may have been off screen when the page jumped to its fragment.
+  if (location.hash.startsWith("#row-")) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+});

@@ -1,0 +1,186 @@
+"""Sphinx extension for the pages and page parts that are generated from the project's own records.
+
+It adds the directives `claims-register` (the register as a filterable table), `rerun-guide` (every chapter's
+parameters and commands) and `chapter-facts` (measured time, data, how to re-run), and the role `finding`, which
+prints a value that a chapter glued. Everything is read when the book is built, so no generated file can go stale.
+"""
+
+from collections import Counter
+from html import escape
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from helpers import chapters, claims, paths
+
+_GLUE = "application/papermill.record/"
+
+
+class ClaimsRegister(SphinxDirective):
+    """Counts by document and verdict, then one row a claim; `_static/register.js` filters and sorts in the browser."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        rows = list(claims.register().values())
+        parsed = self.parse_text_to_nodes(_counts(rows) + "\n\n" + _register(rows))
+        return [*parsed[:2], nodes.raw("", _filters(rows), format="html"), *parsed[2:]]
+
+
+def _counts(rows: list[claims.Claim]) -> str:
+    checked = sum(row.is_checked for row in rows)
+    count = Counter((row.document, row.verdict) for row in rows)
+    lines = [
+        f"**{checked} of {len(rows)} statements are checked so far.**",
+        "",
+        "```{list-table}",
+        ":header-rows: 1",
+        ":class: claims-counts",
+        "",
+        *_cells(["document", *claims.VERDICTS]),
+    ]
+    for document, title in claims.DOCUMENTS.items():
+        lines += _cells([f"{title} ({document})", *(str(count[document, verdict]) for verdict in claims.VERDICTS)])
+    totals = Counter(row.verdict for row in rows)
+    lines += _cells(["all", *(str(totals[verdict]) for verdict in claims.VERDICTS)])
+    return "\n".join([*lines, "```"])
+
+
+def _filters(rows: list[claims.Claim]) -> str:
+    def select(name: str, values) -> str:
+        options = "".join(f"<option>{escape(value)}</option>" for value in values)
+        return f'<label>{name} <select data-filter="{name}"><option value="">all</option>{options}</select></label>'
+
+    present = {row.verdict for row in rows}
+    return (
+        '<div class="claims-filters" role="search">'
+        + select("document", claims.DOCUMENTS)
+        + select("verdict", [verdict for verdict in claims.VERDICTS if verdict in present])
+        + select("chapter", sorted({row.chapter for row in rows}))
+        + '<label>text <input type="search" data-filter="text"></label>'
+        + '<output aria-live="polite"></output></div>'
+    )
+
+
+def _register(rows: list[claims.Claim]) -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 18 42 28 12", ""]
+    lines += _cells(["document", "statement as printed", "verdict", "chapter"])
+    for row in rows:
+        verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
+        assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
+        lines += _cells(
+            [
+                f'<span id="row-{row.id}">{row.document}</span> {row.label} <small>{row.id}</small>',
+                row.statement + assumptions,
+                verdict,
+                _checking_cell(row),
+            ]
+        )
+    return "\n".join([*lines, "```"])
+
+
+def _checking_cell(row: claims.Claim) -> str:
+    return f'<a href="{row.chapter}.html#{row.anchor}">{row.chapter}</a>' if row.is_checked else row.chapter
+
+
+def _cells(texts: list[str]) -> list[str]:
+    flat = [" ".join(text.split()) for text in texts]
+    return [f"{'* -' if index == 0 else '  -'} {text}" for index, text in enumerate(flat)]
+
+
+class RerunGuide(SphinxDirective):
+    """One section a chapter: parameters with type, default, range and meaning; commands; named sets."""
+
+    def run(self) -> list[nodes.Node]:
+        content = []
+        for chapter in chapters.chapters():
+            self.env.note_dependency(str(chapter.path))
+            self.env.note_dependency(str(paths.PARAMS / f"{chapter.name}.yaml"))
+            content.append(_guide(chapter))
+        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+
+
+def _guide(chapter: chapters.Chapter) -> str:
+    first = next(iter(chapter.parameters.values()))
+    lines = [f"## {chapter.title}", "", f"The chapter: [{chapter.title}]({chapter.name}). {_facts(chapter)}", ""]
+    lines += ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
+    lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
+    for item in chapter.parameters.values():
+        lines += _cells(
+            [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", f"{item.allowed or 'any'}", item.meaning]
+        )
+    lines += [
+        "```",
+        "",
+        "```bash",
+        f"dpbook run {chapter.name} -p {first.name} {_shell(first.default)} --html",
+        "```",
+        "",
+    ]
+    lines.append("Named sets:")
+    for name, values in chapter.parameter_sets.items():
+        shown = ", ".join(f"`{key}={value!r}`" for key, value in values.items())
+        lines += ["", f"- `dpbook run {chapter.name} --set {name}`: {shown or 'the defaults of the notebook'}"]
+    return "\n".join(lines)
+
+
+def _shell(value) -> str:
+    text = str(value)
+    return f'"{text}"' if any(character in text for character in " []") else text
+
+
+def _facts(chapter: chapters.Chapter) -> str:
+    record = chapter.record
+    if not record:
+        return "Not executed yet."
+    needs = ", ".join(f"`{name}`" for name in chapter.requires) or "none beyond the simulators"
+    return (
+        f"Measured when last executed ({record['date']}): {record['seconds']} s and "
+        f"{record['peak_memory_mb']} MB at most. Data: {needs}."
+    )
+
+
+class ChapterFacts(SphinxDirective):
+    """The line under a chapter's title: measured time and memory, data needed, and the command that re-runs it."""
+
+    def run(self) -> list[nodes.Node]:
+        chapter = chapters.chapter(self.env.docname.rpartition("/")[2])
+        text = f"{_facts(chapter)} Re-run with other parameters: `dpbook run {chapter.name} --set full --html`."
+        [paragraph] = self.parse_text_to_nodes(text)
+        paragraph["classes"].append("chapter-facts")
+        return [paragraph]
+
+
+class FindingRole(SphinxRole):
+    """`` {finding}`CHAPTER.KEY` ``: the text that the chapter glued under KEY in its stored outputs."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        name, _, key = self.text.partition(".")
+        chapter = chapters.chapter(name)
+        self.env.note_dependency(str(chapter.path))
+        values = glued(chapter)
+        if key not in values:
+            message = self.inliner.reporter.error(
+                f"{name} glues no {key!r}; it glues {sorted(values)}", line=self.lineno
+            )
+            return [], [message]
+        return [nodes.inline(self.text, values[key], classes=["finding"])], []
+
+
+def glued(chapter: chapters.Chapter) -> dict[str, str]:
+    """The texts glued in a chapter's stored outputs, by key."""
+    values = {}
+    for cell in chapter.notebook.cells:
+        for output in cell.get("outputs", []):
+            for mime, text in output.get("data", {}).items():
+                if mime.startswith(_GLUE) and mime.endswith("text/plain"):
+                    values[output["metadata"]["scrapbook"]["name"]] = text.strip("'\"")
+    return values
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("claims-register", ClaimsRegister)
+    app.add_directive("rerun-guide", RerunGuide)
+    app.add_directive("chapter-facts", ChapterFacts)
+    app.add_role("finding", FindingRole())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,72 @@
+"""The book builds without a network and without warnings, and its generated parts are complete."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import chapters, claims, paths
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The HTML of the book, built with warnings as errors while every outside connection is refused."""
+    folder = tmp_path_factory.mktemp("site")
+    program = Path(sys.executable).with_name("jupyter-book")
+    finished = subprocess.run(
+        [program, "build", paths.ROOT, "-W", "--keep-going", "--path-output", folder],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout[-3000:] + finished.stderr[-3000:]
+    return folder / "_build" / "html" / "book"
+
+
+def test_children_of_the_tests_have_no_network():
+    code = "import socket; socket.create_connection(('example.org', 80), timeout=3)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "the tests run without a network" in finished.stderr
+
+
+def test_every_page_of_the_table_of_contents_is_there(site):
+    for page in ("index", "claims", "how-to-rerun", "glossary", "notation", "bibliography"):
+        assert (site / f"{page}.html").is_file()
+    for chapter in chapters.chapters():
+        assert (site / f"{chapter.name}.html").is_file()
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    loading = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.IGNORECASE)
+    for page in site.glob("*.html"):
+        assert loading.findall(page.read_text()) == [], page.name
+
+
+def test_the_claims_page_lists_every_claim_and_counts_the_checked_ones(site):
+    page = (site / "claims.html").read_text()
+    rows = claims.register()
+    assert all(f'id="row-{name}"' in page for name in rows)
+    checked = sum(row.is_checked for row in rows.values())
+    assert f"{checked} of {len(rows)} statements are checked" in page
+
+
+def test_every_verdict_links_to_the_cell_that_computes_it(site):
+    page = (site / "claims.html").read_text()
+    links = set(re.findall(r'href="([\w-]+)\.html#(claim-[\w-]+)"', page))
+    checked = {(row.chapter, row.anchor) for row in claims.register().values() if row.is_checked}
+    assert links == checked
+    for chapter, anchor in checked:
+        assert f'id="{anchor}"' in (site / f"{chapter}.html").read_text(), f"{chapter} has no {anchor}"
+
+
+def test_the_guide_describes_every_parameter(site):
+    page = (site / "how-to-rerun.html").read_text()
+    for chapter in chapters.chapters():
+        for name in chapter.parameters:
+            assert f">{name}<" in page, f"{chapter.name}.{name}"
+        for name in chapter.parameter_sets:
+            assert f"dpbook run {chapter.name} --set {name}" in re.sub(r"<[^>]+>", "", page)

@@ -1,0 +1,62 @@
+"""The regression test of the chapters can fail: nbval notices an altered table."""
+
+import os
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from helpers import paths
+from helpers.chapters import Chapter
+
+NBVAL = ["--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "-p", "no:xdist"]
+CODE = """\
+import pandas as pd
+from helpers import book
+book.Table(pd.DataFrame({"auc": [0.5, 0.75]}), "Two numbers.", "two")
+"""
+
+
+@pytest.fixture
+def executed(tmp_path):
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("# Tiny"),
+            nbformat.v4.new_code_cell("n: int = 1  # in [1, 2]: size", metadata={"tags": ["parameters"]}),
+            nbformat.v4.new_code_cell(CODE, metadata={"tags": ["nbval-check-output"]}),
+        ]
+    )
+    file = tmp_path / "tiny.ipynb"
+    nbformat.write(notebook, file)
+    Chapter(file).execute()
+    return file
+
+
+def run_nbval(file):
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *NBVAL, str(file)],
+        cwd=file.parent,
+        env=os.environ | {"PYTHONPATH": str(paths.ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_unchanged_table_passes(executed):
+    finished = run_nbval(executed)
+    assert finished.returncode == 0, finished.stdout
+    assert "2 passed" in finished.stdout
+
+
+def test_an_altered_table_fails(executed):
+    text = executed.read_text()
+    assert "0.75" in text
+    notebook = nbformat.read(executed, 4)
+    output = notebook.cells[2].outputs[0].data
+    output["text/plain"] = output["text/plain"].replace("0.75", "0.76")
+    nbformat.write(notebook, executed)
+    finished = run_nbval(executed)
+    assert finished.returncode == 1
+    assert "1 failed" in finished.stdout
