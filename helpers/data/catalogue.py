@@ -1,0 +1,130 @@
+"""Names under which the book's data sets are loaded, and what is known of them without loading.
+
+The table of sizes is part of the code, so that asking what there is reads no data file. `load` gives the same records
+for the same name and options on every machine. Reading, checking and downloading are left to the modules beside it.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from helpers.data import benchmark, builtin, files, public
+from helpers.data.dataset import Dataset
+from helpers.validation import check_choice
+
+
+@dataclass(frozen=True)
+class _Entry:
+    loader: Callable[..., Dataset]
+    n: int
+    n_features: int
+    ratio: float
+    licence: str
+    where: str  # when no folder has the files
+    classes: int = 2
+    files: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def _benchmark_entry(name: str, spec: benchmark.Benchmark) -> _Entry:
+    ratio = spec.ratio if spec.n_minority is None else spec.n / spec.n_minority - 1
+    loader = partial(benchmark.load_benchmark, name)
+    wanted = {spec.relative: spec.sha256}
+    return _Entry(loader, spec.n, spec.n_features, ratio, benchmark.licence(name), "download", files=wanted)
+
+
+_CATALOGUE: dict[str, _Entry] = {
+    "gaussian_mixture": _Entry(builtin.gaussian_mixture, 1000, 2, 9.0, "none needed", "simulated"),
+    "breast_cancer": _Entry(builtin.breast_cancer, 393, 30, 357 / 36, builtin.LICENCE, "bundled"),
+    "digits": _Entry(builtin.digits, 1797, 64, 1623 / 174, builtin.LICENCE, "bundled"),
+    "wine": _Entry(builtin.wine, 143, 13, 10.0, builtin.LICENCE, "bundled"),
+    **{name: _benchmark_entry(name, spec) for name, spec in benchmark.BENCHMARKS.items()},
+    "adult": _Entry(
+        *(public.adult, 48842, 108, 37155 / 11687, public.UCI_LICENCE, "download"), files=public.ADULT_FILES
+    ),
+    "kddcup99": _Entry(
+        *(public.kddcup99, 494021, 122, 391458 / 102563, public.UCI_LICENCE, "download"), files=public.KDD_FILES
+    ),
+    "electricity": _Entry(
+        *(public.electricity, 45312, 8, 26075 / 19237, "listed as public", "download"),
+        files=public.ELECTRICITY_FILES,
+    ),
+    "madelon": _Entry(*(public.madelon, 2600, 500, 1.0, public.UCI_LICENCE, "download"), files=public.MADELON_FILES),
+    "ham10000": _Entry(
+        *(public.ham10000, 10015, 2352, 6705 / 115, "CC BY-NC 4.0", "by hand", 7), files=public.HAM10000_FILES
+    ),
+}
+
+
+def _check_name(name: Any) -> _Entry:
+    if isinstance(name, str) and name in _CATALOGUE:
+        return _CATALOGUE[name]
+    close = difflib.get_close_matches(name, _CATALOGUE, n=1) if isinstance(name, str) else []
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"name must be one of {', '.join(_CATALOGUE)}, got {name!r}{hint}")
+
+
+def load(name: str, **options: Any) -> Dataset:
+    """Load a data set by name.
+
+    The files are taken from `$DPBOOK_DATA`, from `../shared/data` beside the project or from the user's cache,
+    whichever has them first, and otherwise fetched by the publisher's usual client into the cache. A file whose
+    SHA-256 is known is checked. The answer is new on every call and its arrays are read-only.
+
+    Parameters
+    ----------
+    name : str
+        A name of `available()`.
+    **options
+        What the set offers: `incomplete` for adult, `target` for kddcup99, `positive` for ham10000, `ratio` and `seed`
+        (and `digit`) for the bundled sets, `n`, `d`, `minority`, `distance`, `sd` and `seed` for gaussian_mixture.
+
+    Raises
+    ------
+    ValueError
+        Unknown name (the message lists the names and the closest one), unknown option or a value out of range.
+    DatasetUnavailable
+        No folder has the files and they cannot be fetched; raised within a few seconds when there is no network.
+    ChecksumMismatch
+        A file is there but is not the expected one.
+
+    >>> load("gaussian_mixture", n=200, seed=3).X.shape
+    (200, 2)
+    """
+    loader = _check_name(name).loader
+    allowed = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        check_choice(f"option of {name!r}", option, allowed or ("(none)",))
+    return loader(**options)
+
+
+def available() -> pd.DataFrame:
+    """What can be loaded, with default options; no data file is opened.
+
+    Returns
+    -------
+    DataFrame
+        `name`, `n` records, number of `features` and `classes`, `imbalance_ratio` (n0/n1, or largest over smallest
+        class; rounded to one decimal), `where` and `licence`. `where` is "DPBOOK_DATA", "shared" or "cache" for files
+        on this machine, "simulated" or "bundled" for what is always there, "download" or "by hand" for what is not.
+
+    >>> available().set_index("name").loc["mammography", ["n", "features", "imbalance_ratio"]].astype(float).tolist()
+    [11183.0, 6.0, 42.0]
+    """
+    rows = [
+        {
+            "name": name,
+            "n": entry.n,
+            "features": entry.n_features,
+            "classes": entry.classes,
+            "imbalance_ratio": round(entry.ratio, 1),
+            "where": (entry.files and files.label(files.find(entry.files))) or entry.where,
+            "licence": entry.licence,
+        }
+        for name, entry in _CATALOGUE.items()
+    ]
+    return pd.DataFrame(rows)

@@ -1,0 +1,355 @@
+"""Metrics of a classifier under class imbalance, and what is said about them over seeds and data sets.
+
+Every number comes from scikit-learn's or imbalanced-learn's own function; this module decides only what happens where
+they are undefined, and writes it down: a metric that needs a class which does not occur is NaN, never a silent 0 or 1.
+None of these numbers is private: a score computed on private records is a release that the caller has to account for.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from imblearn.metrics import geometric_mean_score, specificity_score
+from scipy import stats
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    matthews_corrcoef,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
+
+from helpers.validation import check_choice, check_integer, check_real
+
+_NAN = float("nan")
+
+
+def score(
+    y: np.ndarray,
+    scores: np.ndarray,
+    threshold: float = 0.5,
+    *,
+    zero_division: float = 0.0,
+    class_names: Sequence[str] | None = None,
+) -> dict[str, float]:
+    """One row of metrics.
+
+    Two classes: `scores` has shape (n,), a higher score means more probably the minority (class 1), and class 1 is
+    predicted where score >= threshold. More classes: `scores` has shape (n, K), K >= 3, the largest column is
+    predicted (the first one on ties) and the threshold is not used.
+
+    Keys, two classes: `auc`, `pr_auc` (average precision), `f1`, `balanced_accuracy`, `precision`, `recall`,
+    `specificity`, `worst_class_accuracy` = min(recall, specificity), `macro_accuracy` = (recall + specificity)/2, which
+    equals balanced accuracy, `g_mean` = sqrt(recall * specificity), `mcc`, `accuracy`, `prevalence` = n1/n, `n` and
+    `undefined_precision`. More classes: `auc` and `pr_auc` are means of one class against the rest, `f1`, `precision`
+    and `recall` are macro means, `worst_class_accuracy` is the least recall, `g_mean` the geometric mean of the
+    recalls; `recall_<class>` per class and `absent_classes` are added, `specificity` and `prevalence` left out.
+
+    Where a metric is undefined:
+
+    * nothing predicted as class 1 (as some class): precision is 0/0 and counts as `zero_division`, 0 by default, the
+      convention under which the paper's tables print precision 0.00; `undefined_precision` counts such classes, so that
+      a mean over seeds can be read with it. F1 is then 0, and MCC of a constant prediction is 0;
+    * only one class occurs in y: all metrics but `accuracy` and `prevalence` are NaN, because each needs both classes;
+    * more than two classes and some absent from y: means, minimum and geometric mean run over the classes that occur,
+      `absent_classes` says how many do not, and their recall is NaN.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels 0 and 1, or codes 0..K-1.
+    scores : array of shape (n,) or (n, K)
+        Finite; probabilities or any other scores.
+    threshold : float
+        Decision threshold, two classes only.
+    zero_division : float
+        Value of an undefined precision, in [0, 1], or NaN; with more than two classes NaN leaves the class out of the
+        macro mean.
+    class_names : sequence of K str, optional
+        For the `recall_<class>` keys; the codes by default.
+
+    Returns
+    -------
+    dict
+        A tidy row: `pandas.DataFrame([score(...) | {"seed": 0}, ...])`.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, no records, scores that are not finite, other labels.
+
+    Source: Differential Privacy Under Class Imbalance, Section 5 (names of the metrics).
+
+    >>> row = score([0, 0, 0, 1], [0.1, 0.6, 0.2, 0.9])
+    >>> row["recall"], row["precision"], round(row["g_mean"], 4)
+    (1.0, 0.5, 0.8165)
+    """
+    y, scores = _check_labels_and_scores(y, scores)
+    threshold = check_real("threshold", threshold)
+    if not (isinstance(zero_division, float) and np.isnan(zero_division)):
+        zero_division = check_real("zero_division", zero_division, low=0, high=1)
+    if scores.ndim == 1:
+        return _binary(y, scores, (scores >= threshold).astype(int), zero_division)
+    names = [str(k) for k in range(scores.shape[1])] if class_names is None else list(class_names)
+    if len(names) != scores.shape[1]:
+        raise ValueError(f"class_names must be {scores.shape[1]} names, got {len(names)}")
+    return _multiclass(y, scores, names, zero_division)
+
+
+def _check_labels_and_scores(y, scores) -> tuple[np.ndarray, np.ndarray]:
+    y, scores = np.asarray(y), np.asarray(scores, dtype=np.float64)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y must be an array of shape (n,) with n >= 1, got shape {y.shape}")
+    if scores.shape != y.shape and not (scores.ndim == 2 and scores.shape[0] == y.size and scores.shape[1] >= 3):
+        raise ValueError(
+            f"scores must be an array of shape ({y.size},), or ({y.size}, K) with K >= 3, got shape {scores.shape}"
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite, got NaN or infinite values")
+    n_classes = 2 if scores.ndim == 1 else scores.shape[1]
+    if not np.isin(y, np.arange(n_classes)).all():
+        raise ValueError(f"y must be codes 0..{n_classes - 1}, got {np.unique(y)[:10].tolist()}")
+    return y.astype(np.int64), scores
+
+
+def _binary(y: np.ndarray, scores: np.ndarray, predicted: np.ndarray, zero_division: float) -> dict[str, float]:
+    names = ("auc", "pr_auc", "f1", "balanced_accuracy", "precision", "recall", "specificity")
+    row = dict.fromkeys((*names, "worst_class_accuracy", "macro_accuracy", "g_mean", "mcc"), _NAN)
+    if 0 < y.sum() < y.size:
+        recalls = recall_score(y, predicted, average=None, labels=[0, 1])
+        row = {
+            "auc": roc_auc_score(y, scores),
+            "pr_auc": average_precision_score(y, scores),
+            "f1": f1_score(y, predicted),
+            "balanced_accuracy": balanced_accuracy_score(y, predicted),
+            "precision": precision_score(y, predicted, zero_division=zero_division),
+            "recall": recalls[1],
+            "specificity": specificity_score(y, predicted),
+            "worst_class_accuracy": recalls.min(),
+            "macro_accuracy": recalls.mean(),
+            "g_mean": geometric_mean_score(y, predicted),
+            "mcc": matthews_corrcoef(y, predicted),
+        }
+    row |= {"accuracy": accuracy_score(y, predicted), "prevalence": y.mean()}
+    return _plain(row) | {"n": y.size, "undefined_precision": int(not predicted.any())}
+
+
+def _multiclass(y: np.ndarray, scores: np.ndarray, names: Sequence[str], zero_division: float) -> dict[str, float]:
+    predicted, codes = scores.argmax(axis=1), np.arange(scores.shape[1])
+    present = np.unique(y)
+    keys = ("auc", "pr_auc", "f1", "balanced_accuracy", "precision", "recall")
+    row = dict.fromkeys((*keys, "worst_class_accuracy", "macro_accuracy", "g_mean", "mcc"), _NAN)
+    recalls = recall_score(y, predicted, average=None, labels=codes, zero_division=np.nan)
+    if present.size > 1:
+        macro = {"average": "macro", "labels": present}
+        row = {
+            "auc": np.mean([roc_auc_score(y == k, scores[:, k]) for k in present]),
+            "pr_auc": np.mean([average_precision_score(y == k, scores[:, k]) for k in present]),
+            "f1": f1_score(y, predicted, **macro),
+            "balanced_accuracy": np.mean(recalls[present]),
+            "precision": precision_score(y, predicted, **macro, zero_division=zero_division),
+            "recall": recall_score(y, predicted, **macro),
+            "worst_class_accuracy": recalls[present].min(),
+            "macro_accuracy": recalls[present].mean(),
+            "g_mean": geometric_mean_score(y, predicted, labels=present, average="multiclass"),
+            "mcc": matthews_corrcoef(y, predicted),
+        }
+    row |= {"accuracy": accuracy_score(y, predicted)}
+    row |= {f"recall_{name}": recall for name, recall in zip(names, recalls, strict=True)}
+    return _plain(row) | {
+        "n": y.size,
+        "undefined_precision": int(np.setdiff1d(present, predicted).size),
+        "absent_classes": int(codes.size - present.size),
+    }
+
+
+def _plain(row: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in row.items()}
+
+
+def summary(
+    frame: pd.DataFrame,
+    by: str | Sequence[str],
+    *,
+    values: Sequence[str] | None = None,
+    seed: str | None = "seed",
+    interval: str = "t",
+    level: float = 0.95,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 2000,
+) -> pd.DataFrame:
+    """Mean, standard deviation and an interval for the mean over seeds.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per trial.
+    by : str or sequence of str
+        Columns that identify a setting (method, data set, epsilon ...).
+    values : sequence of str, optional
+        Metric columns; by default all numeric columns but `by` and `seed`.
+    seed : str or None
+        Column that tells the trials of a setting apart; left out of the metrics and, where it exists, checked for
+        repeats. None skips this.
+    interval : {"t", "bootstrap"}
+        Student's t, or percentiles of the means of `n_resamples` resamples of the trials (needs `rng`).
+    level : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    DataFrame
+        One row per setting and metric: the columns of `by`, `metric`, `mean`, `sd` (n - 1 in the denominator), `low`,
+        `high`, `n` trials used and `n_undefined` trials left out because the metric was NaN. With n = 1, `sd` and the
+        interval are NaN.
+
+    Raises
+    ------
+    ValueError
+        Unknown columns, a trial that occurs twice, or bad arguments.
+
+    >>> trials = pd.DataFrame({"method": "a", "seed": [0, 1, 2], "auc": [0.8, 0.9, 0.7]})
+    >>> summary(trials, "method").loc[0, ["mean", "sd", "low", "high"]].astype(float).round(3).tolist()
+    [0.8, 0.1, 0.552, 1.048]
+    """
+    check_choice("interval", interval, ("t", "bootstrap"))
+    level = check_real("level", level, low=0, high=1, inclusive="neither")
+    n_resamples = check_integer("n_resamples", n_resamples, low=1)
+    if interval == "bootstrap" and not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng must be a numpy.random.Generator for interval='bootstrap', got {rng!r}")
+    by = [by] if isinstance(by, str) else list(by)
+    values = _metric_columns(frame, by, seed) if values is None else list(values)
+    _check_columns(frame, [*by, *values])
+    if seed in frame.columns and frame.duplicated([*by, seed]).any():
+        raise ValueError(f"frame must have one row per setting and {seed!r}, got repeated rows")
+    rows = []
+    for setting, trials in frame.groupby(by, sort=False, dropna=False):
+        for metric in values:
+            sample = trials[metric].dropna().to_numpy(np.float64)
+            low, high = _interval(sample, interval, level, rng, n_resamples)
+            rows.append(
+                dict(zip(by, setting, strict=True))
+                | {
+                    "metric": metric,
+                    "mean": sample.mean() if sample.size else _NAN,
+                    "sd": sample.std(ddof=1) if sample.size > 1 else _NAN,
+                    "low": low,
+                    "high": high,
+                    "n": sample.size,
+                    "n_undefined": len(trials) - sample.size,
+                }
+            )
+    return pd.DataFrame(rows, columns=[*by, "metric", "mean", "sd", "low", "high", "n", "n_undefined"])
+
+
+def _metric_columns(frame: pd.DataFrame, by: Sequence[str], seed: str | None) -> list[str]:
+    numeric = frame.select_dtypes(["number", "bool"]).columns
+    return [column for column in numeric if column not in (*by, seed)]
+
+
+def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    for column in columns:
+        check_choice("column", column, list(frame.columns))
+
+
+def _interval(
+    sample: np.ndarray, interval: str, level: float, rng: np.random.Generator | None, n_resamples: int
+) -> tuple[float, float]:
+    if sample.size < 2:
+        return _NAN, _NAN
+    if interval == "bootstrap":
+        means = sample[rng.integers(sample.size, size=(n_resamples, sample.size))].mean(axis=1)
+        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
+    margin = stats.t.ppf((1 + level) / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size)
+    return float(sample.mean() - margin), float(sample.mean() + margin)
+
+
+def average_ranks(
+    frame: pd.DataFrame,
+    *,
+    method: str = "method",
+    block: str | Sequence[str] = "dataset",
+    values: Sequence[str] | None = None,
+    higher_is_better: bool = True,
+    missing: str = "raise",
+) -> pd.DataFrame:
+    """Average rank of every method over blocks (data sets, privacy levels, seeds ...); 1 is best.
+
+    Methods with equal values in a block share the mean of their ranks, so the ranks of k methods sum to k(k + 1)/2 in
+    every block and so do the averages.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per method and block.
+    method, block : str, sequence of str
+        Columns that name the methods and identify a block.
+    values : sequence of str, optional
+        Metric columns to rank by; by default all numeric columns but those of the block.
+    missing : {"raise", "drop"}
+        What to do with a block in which some method has no value: refuse, or leave it out for that metric.
+
+    Returns
+    -------
+    DataFrame
+        `method`, `metric`, `average_rank`, `n_blocks` and `n_dropped` blocks.
+
+    Raises
+    ------
+    ValueError
+        Unknown columns, a method twice in a block, an incomplete block (unless dropped), or no complete block.
+
+    >>> table = pd.DataFrame({"dataset": [1, 1, 2, 2], "method": list("abab"), "auc": [0.9, 0.8, 0.7, 0.7]})
+    >>> average_ranks(table)["average_rank"].tolist()
+    [1.25, 1.75]
+    """
+    check_choice("missing", missing, ("raise", "drop"))
+    block = [block] if isinstance(block, str) else list(block)
+    values = _metric_columns(frame, [method, *block], None) if values is None else list(values)
+    _check_columns(frame, [method, *block, *values])
+    if frame.duplicated([method, *block]).any():
+        raise ValueError(f"frame must have one row per {method!r} and block {block}, got repeated rows")
+    tables = []
+    for metric in values:
+        wide = frame.pivot(index=block, columns=method, values=metric)[list(frame[method].unique())]
+        complete = wide.notna().all(axis=1)
+        if not complete.any() or (missing == "raise" and not complete.all()):
+            first = ", ".join(map(str, np.atleast_1d(wide.index[~complete][0])))
+            raise ValueError(f"every method must have a value of {metric!r} in every block, not so in {first}")
+        ranks = wide[complete].rank(axis=1, ascending=not higher_is_better, method="average").mean()
+        tables.append(
+            pd.DataFrame(
+                {
+                    "method": ranks.index,
+                    "metric": metric,
+                    "average_rank": ranks.to_numpy(),
+                    "n_blocks": int(complete.sum()),
+                    "n_dropped": int((~complete).sum()),
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def rank_sum_gap(ranks: Sequence[float]) -> float:
+    """Sum of average ranks minus k(k + 1)/2: 0 for complete blocks with averaged ties, whatever the data.
+
+    Printed ranks of k methods with two decimals can differ from it by at most 0.005 k through rounding; a larger gap
+    means another tie rule or incomplete blocks.
+
+    Raises
+    ------
+    ValueError
+        No ranks, or ranks outside [1, k].
+
+    >>> round(rank_sum_gap([1.45, 2.77, 3.19, 2.89]), 2)  # the printed ranks for AUC
+    0.3
+    """
+    ranks = [check_real("rank", float(rank), low=1, high=len(ranks)) for rank in ranks]
+    if not ranks:
+        raise ValueError("ranks must hold at least one rank, got none")
+    return sum(ranks) - len(ranks) * (len(ranks) + 1) / 2

@@ -1,0 +1,704 @@
+"""Data sets: what is loaded is what was published, stays inside its declared bounds, and fails clearly when absent."""
+
+import dataclasses
+import math
+import shutil
+import socket
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, norm
+from sklearn.metrics import roc_auc_score
+
+from helpers import data, paths
+from helpers.data import benchmark, catalogue, files, public
+
+# Rows, columns, minority records and rows whose X occurred before, of the files at hand.
+PUBLISHED = {
+    "ecoli": (336, 7, 35, 0),
+    "satimage": (6435, 36, 626, 0),
+    "pen_digits": (10992, 16, 1055, 0),
+    "abalone": (4177, 10, 391, 0),
+    "spectrometer": (531, 93, 45, 0),
+    "car_eval_34": (1728, 21, 134, 0),
+    "yeast_ml8": (2417, 103, 178, 0),
+    "scene": (2407, 294, 177, 9),
+    "coil_2000": (9822, 85, 586, 1561),
+    "arrhythmia": (452, 278, 25, 0),
+    "solar_flare_m0": (1389, 32, 68, 1011),
+    "car_eval_4": (1728, 21, 65, 0),
+    "letter_img": (20000, 16, 734, 1332),
+    "yeast_me2": (1484, 8, 51, 31),
+    "mammography": (11183, 6, 260, 3335),
+    "abalone_19": (4177, 10, 32, 0),
+}
+BUILTIN = ("gaussian_mixture", "breast_cancer", "digits", "wine")
+DOWNLOAD_ONLY = sorted(set(benchmark.BENCHMARKS) - set(PUBLISHED))
+
+
+def load_or_skip(name, **options):
+    try:
+        return data.load(name, **options)
+    except data.DatasetUnavailable as absent:
+        pytest.skip(f"{name}: {absent.reason}")
+
+
+@pytest.fixture(scope="module")
+def mammography():
+    return load_or_skip("mammography")
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    """No data folder but an empty cache, and every socket refused."""
+    refused = []
+
+    def refuse(*args, **kwargs):
+        refused.append(args)
+        raise OSError("network is blocked in this test")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("DPBOOK_DATA", str(tmp_path / "empty"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for proxy in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)
+    monkeypatch.setattr(paths, "data_folders", lambda: [tmp_path / "empty", paths.data_cache()])
+    return refused
+
+
+def assert_inside_bounds(dataset):
+    assert dataset.bounds is not None
+    low, high = dataset.bounds.T
+    outside = ((dataset.X < low) | (dataset.X > high)).any(axis=0)
+    assert not outside.any(), np.array(dataset.feature_names)[outside]
+    assert len(dataset.bounds_basis) > 20
+
+
+def assert_one_hot_blocks(dataset):
+    """Columns named attribute=level add up to one in every record."""
+    names = pd.Series(dataset.feature_names)
+    attributes = names[names.str.contains("=")].str.partition("=")[0]
+    assert attributes.nunique() > 0
+    for attribute, columns in attributes.groupby(attributes).groups.items():
+        assert (dataset.X[:, columns].sum(axis=1) == 1).all(), attribute
+
+
+# ------------------------------------------------------------------------------------------------- published sets
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_benchmark_sets_have_the_published_size_and_stay_inside_their_bounds(name):
+    dataset = load_or_skip(name)
+    n, n_features, n_minority, n_repeated = PUBLISHED[name]
+    assert (dataset.n, dataset.n_features) == (n, n_features)
+    assert dataset.counts.tolist() == [n - n_minority, n_minority]
+    assert dataset.imbalance_ratio == pytest.approx((n - n_minority) / n_minority)
+    assert dataset.n_repeated == n_repeated
+    assert (dataset.X.dtype, dataset.y.dtype) == (np.float64, np.int64)
+    assert_inside_bounds(dataset)
+
+
+def test_mammography_labels_follow_the_file(mammography):
+    folder = files.find({benchmark.BENCHMARKS["mammography"].relative: None})
+    with np.load(folder / benchmark.BENCHMARKS["mammography"].relative) as archive:
+        assert (mammography.y == (archive["label"] == 1)).all()
+        assert (mammography.X == archive["data"]).all()
+    assert "assumption" in mammography.bounds_basis
+    assert "not a private step" in mammography.bounds_basis
+
+
+@pytest.mark.parametrize("name", ["abalone", "car_eval_34", "solar_flare_m0"])
+def test_one_hot_columns_of_the_benchmark_are_named_in_blocks(name):
+    assert_one_hot_blocks(load_or_skip(name))
+
+
+def test_car_columns_are_the_full_factorial_in_alphabetical_levels():
+    dataset = load_or_skip("car_eval_4")
+    assert dataset.n_repeated == 0
+    assert dataset.n == 4 * 4 * 4 * 3 * 3 * 3
+    # UCI lists its first row as vhigh, vhigh, 2, 2, small, low.
+    first = [dataset.feature_names[j] for j in np.flatnonzero(dataset.X[0])]
+    assert first == ["buying=vhigh", "maint=vhigh", "doors=2", "persons=2", "lug_boot=small", "safety=low"]
+
+
+def test_adult_keeps_missing_values_as_a_level_or_drops_the_record():
+    everyone = load_or_skip("adult")
+    assert (everyone.n, everyone.n_features, everyone.counts.tolist()) == (48842, 108, [37155, 11687])
+    assert (everyone.partition == "train").sum() == 32561
+    assert_inside_bounds(everyone)
+    assert_one_hot_blocks(everyone)
+    complete = data.load("adult", incomplete="drop")
+    assert (complete.n, complete.n_features) == (45222, 105)
+    assert_one_hot_blocks(complete)
+    assert not any(name.endswith("=?") for name in complete.feature_names)
+    missing = [j for j, name in enumerate(everyone.feature_names) if name.endswith("=?")]
+    assert everyone.n - everyone.X[:, missing].any(axis=1).sum() == complete.n
+    # The category lists are public, so a level nobody has after dropping keeps its column.
+    assert complete.X[:, complete.feature_names.index("workclass=Never-worked")].sum() == 0
+
+
+def test_kddcup99_is_one_category_against_the_rest():
+    dataset = load_or_skip("kddcup99")
+    assert (dataset.n, dataset.n_features, dataset.counts.tolist()) == (494021, 122, [391458, 102563])
+    assert dataset.class_names == ("dos", "not dos")
+    assert_inside_bounds(dataset)
+    assert_one_hot_blocks(dataset)
+    unseen = [f"service={service}" for service in ("aol", "harvest", "http_2784", "http_8001")]
+    assert not dataset.X[:, [dataset.feature_names.index(name) for name in unseen]].any()
+
+
+@pytest.mark.parametrize(("target", "n_minority"), [("normal", 2), ("u2r", 1), ("dos", 3)])
+def test_kddcup99_targets_make_the_smaller_side_one(monkeypatch, target, n_minority):
+    labels = ["normal.", "smurf.", "normal.", "neptune.", "rootkit.", "back.", "pod.", "land."]
+    row = {name: kind[0] for name, kind in public.KDD_COLUMNS.items()}
+    frame = pd.DataFrame([row] * len(labels)).assign(label=labels)
+    monkeypatch.setattr(public, "_kdd_frame", lambda: frame)
+    assert data.load("kddcup99", target=target).counts[1] == n_minority
+
+
+def test_electricity_and_madelon_have_the_published_counts():
+    electricity = load_or_skip("electricity")
+    assert (electricity.n, electricity.n_features, electricity.counts.tolist()) == (45312, 8, [26075, 19237])
+    assert electricity.bounds[electricity.feature_names.index("day")].tolist() == [1, 7]
+    assert_inside_bounds(electricity)
+    madelon = load_or_skip("madelon")
+    assert (madelon.n, madelon.n_features, madelon.counts.tolist()) == (2600, 500, [1300, 1300])
+    assert (madelon.partition == "val").sum() == 600
+    assert_inside_bounds(madelon)
+
+
+def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
+    dataset = load_or_skip("ham10000")
+    assert dataset.X.shape == (10015, 28 * 28 * 3)
+    assert dict(zip(dataset.class_names, dataset.counts.tolist(), strict=True)) == {
+        "akiec": 327,
+        "bcc": 514,
+        "bkl": 1099,
+        "df": 115,
+        "mel": 1113,
+        "nv": 6705,
+        "vasc": 142,
+    }
+    assert np.unique(dataset.groups).size == 7470
+    assert_inside_bounds(dataset)
+    in_train = set(dataset.groups[dataset.partition == "train"])
+    leaked = {part: sum(g in in_train for g in dataset.groups[dataset.partition == part]) for part in ("val", "test")}
+    assert leaked == {"val": 348, "test": 693}
+    channels = dataset.X[dataset.partition == "train"].reshape(-1, 3).mean(axis=0)
+    assert channels.tolist() == pytest.approx([0.7631, 0.5380, 0.5615], abs=1e-4)
+
+    small = dataclasses.replace(dataset, X=dataset.X[:, :1], feature_names=["r0c0R"], bounds=None)
+    train, test = data.split(small, test_size=0.2, seed=0)
+    assert set(train.groups).isdisjoint(test.groups)
+    assert train.n + test.n == dataset.n
+    assert (test.counts / dataset.counts).tolist() == pytest.approx([0.2] * 7, abs=0.02)
+
+
+def test_ham10000_as_a_binary_task(monkeypatch):
+    y = np.repeat(np.arange(7), [2, 2, 2, 2, 3, 20, 1])
+    assert public._ham10000_labels(y, ["mel", "bcc"])["y"].sum() == 5
+    with pytest.raises(ValueError, match="positive must be the smaller side"):
+        public._ham10000_labels(y, ["nv"])
+    with pytest.raises(ValueError, match="positive must be one of"):
+        data.load("ham10000", positive="melanoma")
+
+
+# --------------------------------------------------------------------------------------------- without any file
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_builtin_sets_need_neither_file_nor_network(offline, name):
+    dataset = data.load(name)
+    assert_inside_bounds(dataset)
+    assert dataset.counts[1] < dataset.counts[0]
+    assert not offline, "a socket was opened"
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_equal_seeds_give_equal_records(name):
+    one, same = data.load(name, seed=4), data.load(name, seed=4)
+    assert (one.X == same.X).all()
+    assert not np.shares_memory(one.X, same.X)
+
+
+def test_bundled_sets_are_thinned_to_the_ratio():
+    full = data.load("breast_cancer", ratio=None)
+    assert full.counts.tolist() == [357, 212]
+    assert full.class_names[1] == "malignant"
+    thinned = data.load("breast_cancer", ratio=20)
+    assert thinned.counts.tolist() == [357, 18]
+    assert data.load("digits", digit=3, ratio=50).counts[1] == round((1797 - 183) / 50)
+    with pytest.raises(ValueError, match="ratio must leave between 1 and 48"):
+        data.load("wine", ratio=1)
+
+
+def test_gaussian_mixture_is_the_one_of_the_figure():
+    dataset = data.load("gaussian_mixture", n=200_000, seed=5)
+    share = binomtest(int(dataset.counts[1]), dataset.n).proportion_ci(0.999, method="exact")
+    assert share.low <= 0.1 <= share.high
+    for label, mean in ((0, [0, 0]), (1, [4, 4])):
+        X = dataset.X[dataset.y == label]
+        assert X.mean(axis=0).tolist() == pytest.approx(mean, abs=5 * 2 / math.sqrt(len(X)))
+        assert np.cov(X.T).ravel().tolist() == pytest.approx([4, 0, 0, 4], abs=5 * 4 * math.sqrt(2 / len(X)))
+
+
+@pytest.mark.parametrize("d", [1, 5, 30])
+def test_the_best_auc_of_the_mixture_does_not_depend_on_d(d):
+    dataset = data.gaussian_mixture(n=20_000, d=d, seed=6)
+    auc = roc_auc_score(dataset.y, dataset.X.sum(axis=1))
+    best = norm.cdf(2)
+    # The variance of an empirical AUC is at most AUC (1 - AUC)/min(n0, n1), whatever the distributions.
+    assert auc == pytest.approx(best, abs=5 * math.sqrt(best * (1 - best) / dataset.counts[1]))
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"d": 0}, {"minority": 0.6}, {"sd": 0}, {"seed": -1}, {"seed": None}])
+def test_gaussian_mixture_refuses_bad_parameters(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        data.gaussian_mixture(**options)
+
+
+# ------------------------------------------------------------------------------------------------ the catalogue
+
+
+def test_available_agrees_with_what_is_loaded():
+    table = data.available().set_index("name")
+    assert len(benchmark.BENCHMARKS) == 27
+    assert set(benchmark.BENCHMARKS) < set(table.index)
+    assert (table.loc[list(BUILTIN), "where"].to_numpy() == ["simulated", "bundled", "bundled", "bundled"]).all()
+    for name in ("breast_cancer", "digits", "wine", "ecoli", "mammography", "madelon"):
+        dataset = load_or_skip(name)
+        row = table.loc[name]
+        assert (row["n"], row["features"]) == (dataset.n, dataset.n_features)
+        assert row["classes"] == len(dataset.class_names)
+        assert row["imbalance_ratio"] == round(dataset.imbalance_ratio, 1)
+        assert row["licence"] == dataset.licence
+
+
+def test_available_opens_no_file_and_says_where(offline, monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "verify", lambda *args: pytest.fail("a file was read"))
+    where = data.available().set_index("name")["where"]
+    assert where[["mammography", "adult", "ham10000"]].tolist() == ["download", "download", "by hand"]
+    for folder, label in ((tmp_path / "empty", "DPBOOK_DATA"), (paths.data_cache(), "cache")):
+        target = folder / benchmark.BENCHMARKS["mammography"].relative
+        target.parent.mkdir(parents=True)
+        target.touch()
+        assert data.available().set_index("name").loc["mammography", "where"] == label
+        target.unlink()
+    assert not offline
+
+
+def test_unknown_names_and_options_are_refused():
+    with pytest.raises(ValueError, match=r"name must be one of .*yeast_me2.* \(did you mean 'mammography'\?\)"):
+        data.load("mamography")
+    with pytest.raises(ValueError, match="name must be one of"):
+        data.load(25)
+    with pytest.raises(ValueError, match="option of 'adult' must be one of 'incomplete', got 'drop'"):
+        data.load("adult", drop=True)
+    with pytest.raises(ValueError, match=r"option of 'ecoli' must be one of '\(none\)'"):
+        data.load("ecoli", seed=1)
+    with pytest.raises(ValueError, match="incomplete must be one of"):
+        data.load("adult", incomplete="keep")
+
+
+@pytest.mark.parametrize("name", ["mammography", "isolet", "adult", "kddcup99", "electricity", "madelon", "ham10000"])
+def test_offline_and_absent_is_said_quickly_and_with_the_three_ways(offline, name):
+    started = time.perf_counter()
+    with pytest.raises(data.DatasetUnavailable) as caught:
+        data.load(name)
+    assert time.perf_counter() - started < 5
+    message = str(caught.value)
+    for way in ("DPBOOK_DATA", "../shared/data", "get online", name):
+        assert way in message
+    assert next(iter(catalogue._CATALOGUE[name].files)) in message
+    assert bool(offline) == (name != "ham10000")
+
+
+def test_a_network_that_never_answers_is_given_up(offline, monkeypatch):
+    released = threading.Event()
+
+    def hang(*args, **kwargs):
+        released.wait(5)
+        raise OSError("given up")
+
+    monkeypatch.setattr(files, "urlopen", hang)
+    monkeypatch.setattr(files, "PROBE_SECONDS", -0.8)
+    with pytest.raises(data.DatasetUnavailable, match=r"no answer from https://zenodo\.org"):
+        data.load("mammography")
+    released.set()
+
+
+# ------------------------------------------------------------------------------------------- files and downloads
+
+
+def place(folder, relative, content=None):
+    target = folder / relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if content is None:
+        shutil.copyfile(files.find({relative: None}) / relative, target)
+    else:
+        target.write_bytes(content)
+    return target
+
+
+def test_a_damaged_file_is_an_error_that_names_it(offline, tmp_path):
+    spec = benchmark.BENCHMARKS["mammography"]
+    place(tmp_path / "empty", spec.relative, b"abc")
+    with pytest.raises(data.ChecksumMismatch) as caught:
+        data.load("mammography")
+    found = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # SHA-256 of "abc", FIPS 180-2
+    assert all(part in str(caught.value) for part in ("x25data.npz", spec.sha256, found))
+
+
+def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    calls = []
+    digest = files.hashlib.file_digest
+    monkeypatch.setattr(files.hashlib, "file_digest", lambda *args: calls.append(1) or digest(*args))
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    files.verify(path, expected)
+    files.verify(path, expected)
+    assert len(calls) == 1
+    path.write_bytes(b"abcd")
+    with pytest.raises(data.ChecksumMismatch):
+        files.verify(path, expected)
+
+
+def test_the_first_folder_wins(tmp_path, monkeypatch):
+    relative = benchmark.BENCHMARKS["ecoli"].relative
+    load_or_skip("ecoli")
+    place(tmp_path, relative)
+    monkeypatch.setenv("DPBOOK_DATA", str(tmp_path))
+    assert files.find({relative: None}) == tmp_path
+    assert data.available().set_index("name").loc["ecoli", "where"] == "DPBOOK_DATA"
+    assert data.load("ecoli").n == 336
+
+
+def pretend_online(monkeypatch):
+    monkeypatch.setattr(files, "_offline_reason", lambda url: None)
+
+
+def test_a_benchmark_set_is_downloaded_by_imbalanced_learn_into_the_cache(offline, monkeypatch, tmp_path):
+    pretend_online(monkeypatch)
+    spec = benchmark.BENCHMARKS["isolet"]
+
+    def download(name):
+        target = paths.data_cache() / spec.relative
+        target.parent.mkdir(parents=True)
+        np.savez(target, data=np.eye(4), label=[-1, -1, -1, 1])
+
+    monkeypatch.setattr(benchmark, "_download", download)
+    dataset = data.load("isolet")
+    assert dataset.counts.tolist() == [3, 1]
+    assert dataset.bounds is None
+    monkeypatch.setattr(benchmark, "_download", lambda name: pytest.fail("downloaded twice"))
+    assert data.load("isolet").n == 4
+
+
+def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch):
+    pretend_online(monkeypatch)
+    with pytest.raises(data.DatasetUnavailable, match="scikit-learn's fetch_openml failed"):
+        data.load("electricity")
+    with pytest.raises(data.DatasetUnavailable, match="imbalanced-learn's fetch_datasets failed"):
+        data.load("webpage")
+
+
+def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_path):
+    spec = benchmark.BENCHMARKS["scene"]
+    content = tmp_path / "scene.npz"
+    np.savez(content, data=np.zeros((3, 294)), label=[-1, -1, 1])
+    target = place(paths.data_cache(), spec.relative, content.read_bytes())
+    assert "rebuilt" not in data.load("scene").source
+    target.unlink()
+    place(tmp_path / "empty", spec.relative, content.read_bytes())
+    with pytest.raises(data.ChecksumMismatch):
+        data.load("scene")
+
+
+def openml_adult(frame):
+    text = {name for name, kind in public.ADULT_COLUMNS.items() if isinstance(kind, list)}
+    frame = frame.rename(columns={"income": "class"})
+    return frame.assign(**{name: frame[name].replace("?", np.nan).astype("category") for name in text})
+
+
+def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch):
+    row = {name: kind[0] for name, kind in public.ADULT_COLUMNS.items()}
+    rows = [row | {"income": "<=50K"}, row | {"workclass": "?", "age": 30, "income": ">50K."}]
+    frame = pd.DataFrame(rows)
+    monkeypatch.setattr(public, "_adult_frame", lambda: (frame, np.array(["train", "test"])))
+    from_files = data.load("adult")
+    monkeypatch.undo()
+    monkeypatch.setattr(paths, "data_folders", list)
+    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: openml_adult(frame))
+    from_openml = data.load("adult")
+    assert from_openml.partition is None
+    assert (from_openml.X == from_files.X).all()
+    assert from_openml.y.tolist() == from_files.y.tolist() == [0, 1]
+    electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"]})
+    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: electric)
+    assert data.load("electricity").X.tolist() == [[0.0, 2.0], [0.1, 7.0]]
+    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: pd.DataFrame({"V1": [5, 6], "Class": ["1", "2"]}))
+    assert data.load("madelon").y.tolist() == [0, 1]
+
+
+def test_scikit_learns_kddcup99_gives_the_same_records_as_the_file(offline, monkeypatch):
+    pretend_online(monkeypatch)
+    row = {name: kind[0] for name, kind in public.KDD_COLUMNS.items()}
+    frame = pd.DataFrame([row] * 2).assign(labels=["normal.", "smurf."], src_bytes=[10, 20])
+    text = ["protocol_type", "service", "flag", "labels"]
+    as_bytes = frame.assign(**{name: frame[name].map(str.encode) for name in text})
+    bunch = type("Bunch", (), {"frame": as_bytes})
+    monkeypatch.setattr("sklearn.datasets.fetch_kddcup99", lambda **options: bunch)
+    dataset = data.load("kddcup99")
+    assert dataset.y.tolist() == [1, 0]
+    assert dataset.X[:, dataset.feature_names.index("src_bytes")].tolist() == [10, 20]
+    assert_one_hot_blocks(dataset)
+
+
+def test_a_level_outside_the_public_list_is_refused(monkeypatch):
+    row = {name: kind[0] for name, kind in public.ADULT_COLUMNS.items()}
+    frame = pd.DataFrame([row | {"race": "Martian", "income": ">50K"}])
+    monkeypatch.setattr(public, "_adult_frame", lambda: (frame, None))
+    with pytest.raises(ValueError, match="race must be one of the 5 public levels") as caught:
+        data.load("adult")
+    assert "Martian" not in str(caught.value)
+
+
+# -------------------------------------------------------------------------------------- Dataset and its operations
+
+
+def toy(n0=40, n1=10, **fields):
+    X = np.arange(2.0 * (n0 + n1)).reshape(-1, 2)
+    return data.Dataset("toy", X, [0] * n0 + [1] * n1, ("a", "b"), **fields)
+
+
+def test_nothing_mutable_is_shared():
+    X, bounds = np.zeros((3, 1)), np.array([[0.0, 1.0]])
+    dataset = data.Dataset("toy", X, [0, 0, 1], ("a",), bounds=bounds)
+    X[0], bounds[0, 1] = 9, 9
+    assert dataset.X[0, 0] == 0
+    assert dataset.bounds[0, 1] == 1
+    for derived in (dataset, dataset.take([0, 2]), data.unit_ball(dataset), data.load("wine")):
+        for array in (derived.X, derived.y, derived.bounds):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        dataset.X = X
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"X": [1.0, 2.0]}, "X must be an array of shape"),
+        ({"X": [[math.nan], [1.0]]}, "X must be finite"),
+        ({"y": [0]}, "y must be an array of shape"),
+        ({"y": [0, 2]}, "y must be codes"),
+        ({"groups": ["a"]}, "groups must be an array of shape"),
+        ({"feature_names": ("a", "b")}, "feature_names must be 1 names"),
+        ({"bounds": [[0, 1], [0, 1]]}, "bounds must be an array of shape"),
+        ({"bounds": [[1, 0]]}, "bounds must be finite with lower <= upper"),
+    ],
+)
+def test_dataset_refuses_what_does_not_fit(fields, message):
+    with pytest.raises(ValueError, match=message):
+        data.Dataset(**({"name": "bad", "X": [[1.0], [2.0]], "y": [0, 1], "feature_names": ("a",)} | fields))
+
+
+def test_counts_ratio_and_repeats():
+    dataset = data.Dataset("toy", [[0.0], [-0.0], [1.0], [0.0]], [0, 0, 0, 1], ("a",))
+    assert (dataset.counts.tolist(), dataset.imbalance_ratio, dataset.n_repeated) == ([3, 1], 3, 2)
+    assert toy(n1=0).imbalance_ratio == math.inf
+    three = data.Dataset("toy", np.eye(6), [0, 0, 0, 1, 1, 2], "abcdef", class_names=("p", "q", "r"))
+    assert three.imbalance_ratio == 3
+
+
+def test_take_moves_every_column_of_a_record_together():
+    dataset = toy(groups=np.arange(50), partition=np.repeat(["train", "test"], 25))
+    taken = dataset.take([49, 0, 0])
+    assert taken.X[:, 0].tolist() == [98, 0, 0]
+    assert taken.y.tolist() == [1, 0, 0]
+    assert taken.groups.tolist() == [49, 0, 0]
+    assert taken.partition.tolist() == ["test", "train", "train"]
+    with pytest.raises(ValueError, match="rows must be"):
+        dataset.take(np.ones(50, dtype=bool))
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    n0=st.integers(1, 60),
+    n1=st.integers(1, 30),
+    n=st.integers(2, 100),
+    ratio=st.floats(0.2, 50),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_subsample_draws_distinct_records_at_the_ratio_or_names_the_largest_size(n0, n1, n, ratio, seed):
+    dataset = toy(n0, n1)
+    wanted = math.floor(n / (1 + ratio) + 0.5)
+    if wanted < 1 or wanted == n:
+        with pytest.raises(ValueError, match="ratio must leave both classes a record"):
+            data.subsample(dataset, n, ratio, np.random.default_rng(seed))
+        return
+    feasible = [size for size in range(n0 + n1 + 1) if fits(size, ratio, n0, n1)]
+    if n not in feasible:
+        with pytest.raises(ValueError, match=f"largest feasible n at this ratio is {max(feasible)}$"):
+            data.subsample(dataset, n, ratio, np.random.default_rng(seed))
+        return
+    drawn = data.subsample(dataset, n, ratio, np.random.default_rng(seed))
+    assert drawn.counts.tolist() == [n - wanted, wanted]
+    assert drawn.n_repeated == 0
+    assert (drawn.y == (drawn.X[:, 0] >= 2 * n0)).all()
+    again = data.subsample(dataset, n, ratio, np.random.default_rng(seed))
+    assert (again.X == drawn.X).all()
+
+
+def fits(size, ratio, n0, n1):
+    minority = math.floor(size / (1 + ratio) + 0.5)
+    return minority <= n1 and size - minority <= n0
+
+
+def test_subsample_takes_every_record_equally_often():
+    dataset, rng = toy(8, 4), np.random.default_rng(7)
+    drawn = np.concatenate([data.subsample(dataset, 6, 2, rng).X[:, 0] for _ in range(400)])
+    counts = np.unique(drawn, return_counts=True)[1]
+    assert counts.size == 12
+    for count in counts:
+        # Four of eight and two of four: every record has probability 1/2; twelve looks at once.
+        interval = binomtest(int(count), 400).proportion_ci(1 - 1e-4, method="exact")
+        assert interval.low <= 0.5 <= interval.high
+
+
+def test_subsample_of_mammography_says_what_is_infeasible(mammography):
+    rng = np.random.default_rng(0)
+    assert data.subsample(mammography, 2000, 8, rng).counts.tolist() == [1778, 222]
+    with pytest.raises(ValueError, match=r"needs 2000 minority records and 'mammography' has 260; .* is 1302"):
+        data.subsample(mammography, 10_000, 4, rng)
+    with pytest.raises(ValueError, match="needs 10954 majority records and 'mammography' has 10923"):
+        data.subsample(mammography, 11_183, 47.9, rng)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 1}, "n must be an integer"),
+        ({"n": 10.0}, "n must be an integer"),
+        ({"ratio": 0}, "ratio must be"),
+        ({"rng": 3}, "rng must be a numpy.random.Generator"),
+    ],
+)
+def test_subsample_refuses_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        data.subsample(toy(), **({"n": 10, "ratio": 4, "rng": np.random.default_rng(0)} | arguments))
+
+
+def test_subsample_needs_two_classes():
+    three = data.Dataset("toy", np.eye(3), [0, 1, 2], "abc", class_names=("p", "q", "r"))
+    with pytest.raises(ValueError, match="dataset must have two classes"):
+        data.subsample(three, 2, 1, np.random.default_rng(0))
+
+
+def test_split_is_stratified_disjoint_and_repeatable(mammography):
+    train, test = data.split(mammography, test_size=0.25, seed=3)
+    assert (train.n + test.n, test.n) == (11183, math.ceil(11183 / 4))
+    assert test.counts[1] == 65
+    again = data.split(mammography, test_size=0.25, seed=3)[1]
+    assert (again.X == test.X).all()
+    assert not (data.split(mammography, test_size=0.25, seed=4)[1].X == test.X).all()
+    rows = toy()
+    parts = data.split(rows, test_size=0.3, seed=0)
+    assert sorted(np.concatenate([part.X[:, 0] for part in parts])) == sorted(rows.X[:, 0])
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(seed=st.integers(0, 10_000), test_size=st.sampled_from([0.1, 0.2, 0.25, 0.3, 0.5, 1 / 3]))
+def test_split_never_shares_a_group(seed, test_size):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 60, 300)
+    dataset = data.Dataset("toy", np.arange(300.0)[:, None], groups % 5 == 0, ("a",), groups=groups)
+    train, test = data.split(dataset, test_size=test_size, seed=seed)
+    assert set(train.groups).isdisjoint(test.groups)
+    assert sorted([*train.X[:, 0], *test.X[:, 0]]) == list(range(300))
+    assert test.n / 300 == pytest.approx(test_size, abs=0.1)
+
+
+@pytest.mark.parametrize("arguments", [{"test_size": 0}, {"test_size": 1.0}, {"seed": 1.5}, {"seed": -1}])
+def test_split_refuses_bad_arguments(arguments):
+    with pytest.raises(ValueError, match=f"{next(iter(arguments))} must be"):
+        data.split(toy(), **({"test_size": 0.2, "seed": 0} | arguments))
+    with pytest.raises(ValueError, match="for grouped records"):
+        data.split(toy(groups=np.arange(50)), test_size=0.01, seed=0)
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 30), d=st.integers(1, 40), spread=st.floats(0.1, 1e6))
+def test_unit_ball_bounds_every_row_and_touches_each_record_alone(seed, n, d, spread):
+    rng = np.random.default_rng(seed)
+    low = rng.normal(0, spread, d)
+    bounds = np.column_stack([low, low + rng.exponential(spread, d)])
+    # Corners of the box, where rounding could push the norm above one, and points far outside.
+    corners = np.where(rng.random((n, d)) < 0.5, bounds[:, 0], bounds[:, 1])
+    X = np.vstack([corners, rng.normal(0, 3 * spread, (n, d))])
+    dataset = data.Dataset("toy", X, np.zeros(2 * n, dtype=int), [f"x{j}" for j in range(d)], bounds=bounds)
+    mapped = data.unit_ball(dataset)
+    assert (np.linalg.norm(mapped.X, axis=1) <= 1).all()
+    assert np.linalg.norm(mapped.X[:n], axis=1).tolist() == pytest.approx([1.0] * n, abs=1e-6)
+    assert ((mapped.X >= mapped.bounds[:, 0]) & (mapped.X <= mapped.bounds[:, 1])).all()
+    alone = data.unit_ball(dataset.take([2 * n - 1]))
+    assert (alone.X[0] == mapped.X[-1]).all()
+    side = (bounds[:, 1] - bounds[:, 0]) / 2 * math.sqrt(d)
+    restored = mapped.X * side + bounds.mean(axis=1)
+    clipped = np.clip(X, bounds[:, 0], bounds[:, 1])
+    assert np.abs(restored - clipped).max() <= 1e-9 * (np.abs(bounds).max() + 1)
+
+
+def test_unit_ball_needs_bounds_and_sends_constants_to_zero(mammography):
+    with pytest.raises(ValueError, match="bounds must be declared"):
+        data.unit_ball(toy())
+    assert data.unit_ball(toy(bounds=[[0, 100], [5, 5]])).X[:, 1].tolist() == [0] * 50
+    mapped = data.unit_ball(mammography)
+    assert np.linalg.norm(mapped.X, axis=1).max() <= 1
+    assert mapped.y.tolist() == mammography.y.tolist()
+    assert mammography.bounds_basis in mapped.bounds_basis
+
+
+def test_the_probe_uses_the_ordinary_client(offline, monkeypatch):
+    """A proxy is honoured because the question goes through urllib, and an HTTP error still counts as an answer."""
+
+    def answer(request, timeout):
+        assert request.get_method() == "HEAD"
+        raise urllib.request.HTTPError(request.full_url, 405, "method not allowed", None, None)
+
+    monkeypatch.setattr(files, "urlopen", answer)
+    assert files._offline_reason("https://zenodo.org") is None
+
+
+def test_an_incomplete_openml_cache_is_no_answer(offline, monkeypatch):
+    (paths.data_cache() / "madelon" / "openml").mkdir(parents=True)
+    attempts = []
+
+    def fail(**options):
+        attempts.append(options["data_id"])
+        raise OSError("not in the cache")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
+    with pytest.raises(data.DatasetUnavailable, match="no connection to"):
+        data.load("madelon")
+    assert attempts == [1485]
+
+
+def test_corners_of_the_box_stay_inside_the_ball_in_floating_point():
+    dimensions = range(1, 400)
+    naive = [np.linalg.norm(np.full((1, d), 1 / math.sqrt(d)), axis=1)[0] for d in dimensions]
+    assert max(naive) > 1, "without shrinking some corner leaves the ball"
+    for d in dimensions:
+        names = [f"x{j}" for j in range(d)]
+        corner = data.Dataset("corner", np.ones((1, d)), [0], names, bounds=np.tile([0, 1], (d, 1)))
+        assert np.linalg.norm(data.unit_ball(corner).X, axis=1)[0] <= 1
