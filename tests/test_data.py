@@ -203,6 +203,15 @@ def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
     assert (test.counts / dataset.counts).tolist() == pytest.approx([0.2] * 7, abs=0.02)
 
 
+def test_ham10000_metadata_is_in_the_order_of_the_images():
+    dataset = load_or_skip("ham10000")
+    metadata = data.ham10000_metadata()
+    assert (metadata["lesion_id"].to_numpy() == dataset.groups).all()
+    assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
+    assert metadata["age"].isna().sum() == 57
+    assert (metadata["sex"] == "unknown").sum() == 57
+
+
 def test_ham10000_as_a_binary_task(monkeypatch):
     y = np.repeat(np.arange(7), [2, 2, 2, 2, 3, 20, 1])
     assert public._ham10000_labels(y, ["mel", "bcc"])["y"].sum() == 5

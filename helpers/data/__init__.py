@@ -10,6 +10,7 @@ from helpers.data.builtin import gaussian_mixture
 from helpers.data.catalogue import available, load
 from helpers.data.dataset import Dataset, split, subsample, unit_ball
 from helpers.data.files import ChecksumMismatch, DatasetUnavailable
+from helpers.data.public import ham10000_metadata
 
 __all__ = [
     "ChecksumMismatch",
@@ -17,6 +18,7 @@ __all__ = [
     "DatasetUnavailable",
     "available",
     "gaussian_mixture",
+    "ham10000_metadata",
     "load",
     "split",
     "subsample",

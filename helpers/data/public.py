@@ -38,7 +38,10 @@ MADELON_FILES = {
 HAM10000_FILES = {
     "ham10000/dermamnist.npz": "57eae1de8bf29cf065178e6617c5dc9f0f07b3dc1afa1af03659e0e77f3a8780",
     "ham10000/dermamnist_split.csv": "e07cba95d4ef23fc31cf2f8b0c2c2e5b83ed678e3cb675ac55ca05d4bdc6903d",
+    "ham10000/HAM10000_metadata.csv": "06aee5e603d313ba69de38263053c792a1dff030eb9c44a96ceb477ceefb99a5",
 }
+
+_HAM10000_PARTS = ("train", "val", "test")
 
 # Every column in the publisher's order: (lower, upper) for a number, the list of levels for a category.
 Columns = Mapping[str, tuple[float, float] | list[str]]
@@ -344,14 +347,7 @@ def ham10000(*, positive: Sequence[str] | None = None) -> Dataset:
         positive = [positive] if isinstance(positive, str) else list(positive)
         for name in positive:
             check_choice("positive", name, HAM10000_CLASSES)
-    folder = files.find_verified(HAM10000_FILES)
-    if folder is None:
-        advice = (
-            "get online and make the files, which no client fetches in this form: images and lesion ids from Harvard "
-            "Dataverse doi:10.7910/DVN/DBW86T, central square, bicubic to 28 x 28, split as in DermaMNIST"
-        )
-        raise files.DatasetUnavailable("ham10000", HAM10000_FILES, advice, "no folder holds its files")
-    images, y, lesions, partition = _read_ham10000(folder)
+    images, y, lesions, partition = _read_ham10000(_ham10000_folder())
     X = images.reshape(len(images), -1) / 255.0
     X.flags.writeable = False
     return Dataset(
@@ -370,13 +366,46 @@ def ham10000(*, positive: Sequence[str] | None = None) -> Dataset:
     )
 
 
+def ham10000_metadata() -> pd.DataFrame:
+    """What is known of each image, in the row order of `load("ham10000")`: 10,015 rows.
+
+    Returns
+    -------
+    DataFrame
+        Columns image_id, lesion_id, dx, dx_type, age (years, NaN where missing), sex and localization ("unknown" where
+        missing). Age and sex belong to a person: not public.
+
+    Raises
+    ------
+    DatasetUnavailable
+        The files are not to be found.
+
+    Source: Tschandl, Rosendahl and Kittler 2018.
+    """
+    folder = _ham10000_folder()
+    with np.load(folder / "ham10000/dermamnist.npz") as archive:
+        ids = np.concatenate([archive[f"{part}_ids"] for part in _HAM10000_PARTS])
+    table = pd.read_csv(folder / "ham10000/HAM10000_metadata.csv").set_index("image_id")
+    return table.loc[ids].rename_axis("image_id").reset_index()
+
+
+def _ham10000_folder():
+    folder = files.find_verified(HAM10000_FILES)
+    if folder is None:
+        advice = (
+            "get online and make the files, which no client fetches in this form: images and lesion ids from Harvard "
+            "Dataverse doi:10.7910/DVN/DBW86T, central square, bicubic to 28 x 28, split as in DermaMNIST"
+        )
+        raise files.DatasetUnavailable("ham10000", HAM10000_FILES, advice, "no folder holds its files")
+    return folder
+
+
 def _read_ham10000(folder) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     with np.load(folder / "ham10000/dermamnist.npz") as archive:
-        parts = ("train", "val", "test")
-        images = np.concatenate([archive[f"{part}_images"] for part in parts])
-        y = np.concatenate([archive[f"{part}_labels"][:, 0] for part in parts]).astype(np.int64)
-        ids = np.concatenate([archive[f"{part}_ids"] for part in parts])
-        partition = np.repeat(parts, [len(archive[f"{part}_ids"]) for part in parts])
+        images = np.concatenate([archive[f"{part}_images"] for part in _HAM10000_PARTS])
+        y = np.concatenate([archive[f"{part}_labels"][:, 0] for part in _HAM10000_PARTS]).astype(np.int64)
+        ids = np.concatenate([archive[f"{part}_ids"] for part in _HAM10000_PARTS])
+        partition = np.repeat(_HAM10000_PARTS, [len(archive[f"{part}_ids"]) for part in _HAM10000_PARTS])
     lesion_of = pd.read_csv(folder / "ham10000/dermamnist_split.csv", index_col="image_id")["lesion_id"]
     return images, y, lesion_of.loc[ids].to_numpy(dtype=str), partition
 
