@@ -1,0 +1,87 @@
+"""Privacy: guarantees, mechanisms and accounting, one import away.
+
+Whatever is released in the book goes through a mechanism that returns its `Guarantee`, and guarantees are
+combined with `compose`. Neighbouring relations are dp-accounting's; a guarantee holds for the relation it
+names and no other. Learners, resamplers and audits are built on top, in modules of their own.
+"""
+
+from dp_accounting import NeighboringRelation
+
+from helpers.privacy.accounting import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    advanced_composition,
+    basic_composition,
+    event_delta,
+    event_epsilon,
+    event_supported,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    group_delta,
+    laplace_delta,
+    laplace_epsilon,
+    optimal_composition,
+    optimal_delta,
+)
+from helpers.privacy.guarantees import (
+    COMPOSITION_METHODS,
+    RELATION_NAMES,
+    Guarantee,
+    PrivacyLeakWarning,
+    compose,
+)
+from helpers.privacy.mechanisms import (
+    EXACT_REALS,
+    Release,
+    Sensitivity,
+    class_counts,
+    class_priors,
+    exponential,
+    exponential_probabilities,
+    gaussian,
+    gaussian_multiplier,
+    k_norm,
+    laplace,
+    report_noisy_max,
+    spherical_gamma,
+)
+
+__all__ = [
+    "ADD_REMOVE",
+    "COMPOSITION_METHODS",
+    "EXACT_REALS",
+    "RELATION_NAMES",
+    "REPLACE_ONE",
+    "ApproximateDpEvent",
+    "Guarantee",
+    "NeighboringRelation",
+    "PrivacyLeakWarning",
+    "Release",
+    "Sensitivity",
+    "advanced_composition",
+    "basic_composition",
+    "class_counts",
+    "class_priors",
+    "compose",
+    "event_delta",
+    "event_epsilon",
+    "event_supported",
+    "exponential",
+    "exponential_probabilities",
+    "gaussian",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_multiplier",
+    "group_delta",
+    "k_norm",
+    "laplace",
+    "laplace_delta",
+    "laplace_epsilon",
+    "optimal_composition",
+    "optimal_delta",
+    "report_noisy_max",
+    "spherical_gamma",
+]

@@ -1,0 +1,619 @@
+"""Privacy accounting on numbers and on dp-accounting's events.
+
+The module holds the exact privacy curves of the two standard noises, the composition theorems, and
+accountants that turn a `DpEvent` into epsilon or delta. Every number is an upper bound up to floating-point
+rounding; closed forms are used where they exist and dp-accounting's RDP and PLD accountants everywhere else.
+What the numbers are promised about (neighbouring relation, assumptions) belongs to
+`helpers.privacy.guarantees`.
+
+One convention differs from dp-accounting's documentation. The noise multiplier of an event is the noise
+divided by the sensitivity *under the guarantee's own relation*, so a Gaussian event of multiplier 1 costs the
+same under both relations. dp-accounting 0.6 reads it so in its RDP accountant, whereas its PLD accountant
+doubles the sensitivity under replace-one.
+"""
+
+import math
+from collections.abc import Iterable
+
+import attr
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NeighboringRelation,
+    NonPrivateDpEvent,
+    NoOpDpEvent,
+    PrivacyAccountant,
+    RandomizedResponseDpEvent,
+    SelfComposedDpEvent,
+    UnsupportedEventError,
+    get_epsilon_gaussian,
+    get_sigma_gaussian,
+)
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.common import DifferentialPrivacyParameters
+from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters, from_randomized_response
+from dp_accounting.rdp import RdpAccountant
+from scipy.special import expit, log_expit, log_ndtr
+from scipy.stats import binom
+
+from helpers.validation import check_choice, check_integer, check_real
+
+ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE_ONE = NeighboringRelation.REPLACE_ONE
+
+
+# Privacy curves
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Smallest delta for which the Gaussian mechanism is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    mu : float
+        l2 sensitivity divided by the standard deviation of the noise; at least 0.
+
+    Returns
+    -------
+    float
+        Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), subtracted in log space so that neither a
+        large epsilon nor a tiny delta loses its digits.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle and Wang 2018, Theorem 8.
+
+    >>> round(gaussian_delta(1.0, 0.5), 5)
+    0.00683
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    mu = check_real("mu", mu, low=0)
+    if mu == 0:
+        return 0.0
+    log_upper = log_ndtr(mu / 2 - epsilon / mu)
+    log_lower = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    # Rounding can put the two in the wrong order when the difference is below the last digit.
+    return float(np.exp(log_upper) * -np.expm1(min(log_lower - log_upper, 0.0)))
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Smallest epsilon for which the Gaussian mechanism is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    delta : float
+        In [0, 1]; at 0 the answer is infinite unless mu is 0.
+    mu : float
+        l2 sensitivity divided by the standard deviation of the noise; at least 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle and Wang 2018, Theorem 8, inverted by dp-accounting.
+
+    >>> round(gaussian_epsilon(1e-5, 1.0), 4)
+    4.3772
+    """
+    delta = check_real("delta", delta, low=0, high=1)
+    mu = check_real("mu", mu, low=0)
+    return float(get_epsilon_gaussian(math.inf if mu == 0 else 1 / mu, delta))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu for which the Gaussian mechanism is (epsilon, delta)-DP: the analytic calibration.
+
+    The standard deviation to use is the l2 sensitivity divided by the returned value.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle and Wang 2018, Algorithm 1, solved by dp-accounting.
+
+    >>> round(1 / gaussian_mu(1.0, 1e-5), 4)
+    3.7306
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+    return float(1 / get_sigma_gaussian(epsilon, delta))
+
+
+def laplace_delta(epsilon: float, pure_epsilon: float) -> float:
+    """Smallest delta for which an eps0-DP Laplace mechanism is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    pure_epsilon : float
+        eps0, the l1 sensitivity divided by the scale of the noise; at least 0.
+
+    Returns
+    -------
+    float
+        1 - e^{(epsilon - eps0)/2} below eps0 and 0 from there on: the hockey-stick divergence of two Laplace
+        densities.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle, Barthe and Gaboardi 2018, Theorem 3.
+
+    >>> round(laplace_delta(0.5, 1.0), 4)
+    0.2212
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    pure_epsilon = check_real("pure_epsilon", pure_epsilon, low=0)
+    return -math.expm1(min((epsilon - pure_epsilon) / 2, 0.0))
+
+
+def laplace_epsilon(delta: float, pure_epsilon: float) -> float:
+    """Smallest epsilon for which an eps0-DP Laplace mechanism is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    delta : float
+        In [0, 1].
+    pure_epsilon : float
+        eps0, the l1 sensitivity divided by the scale of the noise; at least 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle, Barthe and Gaboardi 2018, Theorem 3, inverted.
+
+    >>> round(laplace_epsilon(0.1, 1.0), 4)
+    0.7893
+    """
+    delta = check_real("delta", delta, low=0, high=1)
+    pure_epsilon = check_real("pure_epsilon", pure_epsilon, low=0)
+    return 0.0 if delta == 1 else max(pure_epsilon + 2 * math.log1p(-delta), 0.0)
+
+
+def group_delta(epsilon: float, delta: float, size: int) -> float:
+    """Delta that (epsilon, delta)-DP gives groups of `size` records at size * epsilon, at most 1.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee for one record.
+    size : int
+        Number of records, at least 1.
+
+    Returns
+    -------
+    float
+        min(1, delta (e^{size epsilon} - 1)/(e^epsilon - 1)), the geometric sum of the size intermediate
+        steps. It is *not* size * delta, except at epsilon = 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Vadhan 2017, Lemma 2.2, with its geometric sum kept.
+
+    >>> round(group_delta(1.0, 1e-6, 5), 8)
+    8.579e-05
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    delta = check_real("delta", delta, low=0, high=1)
+    size = check_integer("size", size, low=1)
+    if delta == 0:
+        return 0.0
+    if epsilon == 0:
+        return min(size * delta, 1.0)
+    # e^{size eps} overflows long before its logarithm does; -expm1(-x) keeps the digits of small epsilon.
+    log_sum = (size - 1) * epsilon + math.log(math.expm1(-size * epsilon) / math.expm1(-epsilon))
+    return math.exp(min(math.log(delta) + log_sum, 0.0))
+
+
+# Composition theorems on numbers
+
+
+def basic_composition(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, float]:
+    """Sum of the epsilons and sum of the deltas (at most 1).
+
+    Parameters
+    ----------
+    epsilons, deltas : iterables of float
+        One entry for each mechanism; mechanisms may be chosen adaptively.
+
+    Returns
+    -------
+    (float, float)
+        Total epsilon and delta.
+
+    Raises
+    ------
+    ValueError
+        The two differ in length.
+
+    Notes
+    -----
+    Source: Dwork and Roth 2014, Theorem 3.16 and Appendix B.
+
+    >>> basic_composition([0.5, 0.25], [0.0, 1e-6])
+    (0.75, 1e-06)
+    """
+    pairs = list(zip(epsilons, deltas, strict=True))
+    return math.fsum(e for e, _ in pairs), min(math.fsum(d for _, d in pairs), 1.0)
+
+
+def advanced_composition(epsilon: float, delta: float, count: int, delta_slack: float) -> tuple[float, float]:
+    """Advanced composition of `count` adaptively chosen (epsilon, delta)-DP mechanisms.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Guarantee of each mechanism.
+    count : int
+        How many, at least 1.
+    delta_slack : float
+        Added to the total delta; in (0, 1).
+
+    Returns
+    -------
+    (float, float)
+        sqrt(2 count log(1/delta_slack)) epsilon + count epsilon (e^epsilon - 1), and count * delta +
+        delta_slack (at most 1). For few mechanisms this exceeds basic composition: take the smaller.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Dwork, Rothblum and Vadhan 2010, Theorem III.3.
+
+    >>> [round(v, 7) for v in advanced_composition(0.1, 0.0, 100, 1e-6)]
+    [6.308231, 1e-06]
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    delta = check_real("delta", delta, low=0, high=1)
+    count = check_integer("count", count, low=1)
+    slack = check_real("delta_slack", delta_slack, low=0, high=1, inclusive="neither")
+    drift = count * epsilon * (math.expm1(epsilon) if epsilon < 700 else math.inf)
+    total = math.sqrt(2 * count * math.log(1 / slack)) * epsilon + drift
+    return total, min(count * delta + slack, 1.0)
+
+
+def optimal_delta(total_epsilon: float, epsilon: float, count: int, *, delta_each: float = 0.0) -> float:
+    """Delta at `total_epsilon` that `count` (epsilon, delta_each)-DP mechanisms can need, adaptively chosen.
+
+    It is attained by `count` randomised responses, so no composition theorem that knows only the two
+    parameters beats it. With one mechanism it is the exact curve that (epsilon, delta_each)-DP implies at
+    other values of epsilon.
+
+    Parameters
+    ----------
+    total_epsilon : float
+        Where the curve is evaluated, at least 0.
+    epsilon, delta_each : float
+        Guarantee of each mechanism.
+    count : int
+        How many, at least 1. Time and memory are proportional to it.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3; at every epsilon: Murtagh and Vadhan 2016.
+
+    >>> round(optimal_delta(0.5, 1.0, 1), 4)
+    0.2876
+    """
+    total_epsilon = check_real("total_epsilon", total_epsilon, low=0)
+    epsilon = check_real("epsilon", epsilon, low=0)
+    count = check_integer("count", count, low=1)
+    delta_each = check_real("delta_each", delta_each, low=0, high=1)
+    lies = np.arange(count + 1)
+    losses = (count - 2 * lies) * epsilon
+    # Only positive terms are summed, so a tiny delta keeps its digits.
+    gain = -np.expm1(np.minimum(total_epsilon - losses, 0.0))
+    pure = min(float(binom.pmf(lies, count, expit(-epsilon)) @ gain), 1.0)
+    return pure + (1 - pure) * _any_fails(delta_each, count)
+
+
+def optimal_composition(epsilon: float, count: int, delta: float, *, delta_each: float = 0.0) -> tuple[float, float]:
+    """Smallest total epsilon at `delta` that covers `count` (epsilon, delta_each)-DP mechanisms.
+
+    Parameters
+    ----------
+    epsilon, delta_each : float
+        Guarantee of each mechanism.
+    count : int
+        How many, at least 1; each may be chosen after seeing the previous outputs.
+    delta : float
+        Total delta in [0, 1]; at 0 the answer is count * epsilon.
+
+    Returns
+    -------
+    (float, float)
+        Total epsilon (infinite when `delta` is below 1 - (1 - delta_each)^count) and `delta`.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3 (between its breakpoints: Murtagh and Vadhan 2016).
+
+    >>> round(optimal_composition(0.1, 100, 1e-6)[0], 4)
+    4.7746
+    """
+    delta = check_real("delta", delta, low=0, high=1)
+    high = check_real("epsilon", epsilon, low=0) * check_integer("count", count, low=1)
+    if _any_fails(check_real("delta_each", delta_each, low=0, high=1), count) > delta:
+        return math.inf, delta
+    low = 0.0
+    if optimal_delta(low, epsilon, count, delta_each=delta_each) <= delta:
+        return low, delta
+    # Bisection keeps `high` valid throughout, so that rounding never understates the answer.
+    while high - low > 1e-12 * max(high, 1.0):
+        middle = (low + high) / 2
+        if optimal_delta(middle, epsilon, count, delta_each=delta_each) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high, delta
+
+
+def _any_fails(delta: float, count: int) -> float:
+    """Probability that at least one of `count` independent events of probability `delta` happens."""
+    return 1.0 if delta == 1 else -math.expm1(count * math.log1p(-delta))
+
+
+# Events and their accountants
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ApproximateDpEvent(DpEvent):
+    """A mechanism of which nothing is known but that it is (epsilon, delta)-DP.
+
+    dp-accounting has no event for it. Its accountants here use the worst such mechanism: randomised response
+    that fails openly with probability delta (Kairouz, Oh and Viswanath 2015).
+
+    >>> round(event_epsilon(SelfComposedDpEvent(ApproximateDpEvent(0.1, 0.0), 100), 1e-6, ADD_REMOVE), 2)
+    4.77
+    """
+
+    epsilon: float
+    delta: float
+
+
+def event_epsilon(
+    event: DpEvent,
+    delta: float,
+    neighbouring: NeighboringRelation,
+    *,
+    method: str = "pld",
+    interval: float = 1e-4,
+) -> float:
+    """Epsilon of an event at `delta`.
+
+    Parameters
+    ----------
+    event : DpEvent
+        Noise multipliers are relative to the sensitivity under `neighbouring`.
+    delta : float
+        In [0, 1].
+    neighbouring : NeighboringRelation
+        `ADD_REMOVE` or `REPLACE_ONE`.
+    method : {"pld", "rdp"}
+        "pld" uses closed forms for compositions of Gaussians and for one Laplace event.
+    interval : float
+        Discretisation of the privacy loss in nats, rounded up: smaller is tighter and slower. Used by "pld"
+        only.
+
+    Returns
+    -------
+    float
+        Infinite when the accountant has no bound at this delta.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the accountant does not support the event under this relation.
+
+    Notes
+    -----
+    Source: Mironov 2017 (RDP); Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022 (PLD), both as in
+    dp-accounting.
+
+    >>> round(event_epsilon(SelfComposedDpEvent(GaussianDpEvent(4.0), 16), 1e-5, REPLACE_ONE), 4)
+    4.3772
+    """
+    delta = check_real("delta", delta, low=0, high=1)
+    accountant = _accountant(neighbouring, method, interval)
+    if method == "pld" and (closed := _closed_form(event)):
+        to_epsilon, _, parameter = closed
+        return to_epsilon(delta, parameter)
+    return float(_spend(accountant, event).get_epsilon(delta))
+
+
+def event_delta(
+    event: DpEvent,
+    epsilon: float,
+    neighbouring: NeighboringRelation,
+    *,
+    method: str = "pld",
+    interval: float = 1e-4,
+) -> float:
+    """Delta of an event at `epsilon`; parameters and errors as in `event_epsilon`.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Notes
+    -----
+    Source: as `event_epsilon`.
+
+    >>> round(event_delta(LaplaceDpEvent(1.0), 0.5, ADD_REMOVE), 4)
+    0.2212
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    accountant = _accountant(neighbouring, method, interval)
+    if method == "pld" and (closed := _closed_form(event)):
+        _, to_delta, parameter = closed
+        return to_delta(epsilon, parameter)
+    return min(float(_spend(accountant, event).get_delta(epsilon)), 1.0)
+
+
+def event_supported(event: DpEvent, neighbouring: NeighboringRelation, *, method: str = "pld") -> bool:
+    """Whether the accountant can read the event under the relation.
+
+    >>> event_supported(ApproximateDpEvent(1.0, 1e-6), ADD_REMOVE, method="rdp")
+    False
+    """
+    return _accountant(neighbouring, method, 1e-4).supports(event)
+
+
+def _closed_form(event: DpEvent):
+    """Functions epsilon(delta, parameter) and delta(epsilon, parameter) with the event's parameter, or None."""
+    mu = _gaussian_mu(event)
+    if mu is not None and math.isfinite(mu):
+        return gaussian_epsilon, gaussian_delta, mu
+    if isinstance(event, LaplaceDpEvent) and event.noise_multiplier > 0:
+        return laplace_epsilon, laplace_delta, 1 / event.noise_multiplier
+    return None
+
+
+def _gaussian_mu(event: DpEvent) -> float | None:
+    """mu of an adaptive composition of Gaussian mechanisms; None when the event holds anything else.
+
+    Source: Dong, Roth and Su 2022, Corollary 3.3.
+    """
+    match event:
+        case NoOpDpEvent():
+            return 0.0
+        case GaussianDpEvent(noise_multiplier=noise):
+            return 1 / noise if noise > 0 else math.inf
+        case SelfComposedDpEvent(event=inner, count=count):
+            mu = _gaussian_mu(inner)
+            return None if mu is None else math.sqrt(count) * mu
+        case ComposedDpEvent(events=events):
+            parts = [_gaussian_mu(part) for part in events]
+            return None if None in parts else math.hypot(*parts)
+    return None
+
+
+def _spend(accountant: PrivacyAccountant, event: DpEvent) -> PrivacyAccountant:
+    try:
+        return accountant.compose(event)
+    except UnsupportedEventError as error:
+        raise ValueError(f"event must be one that {type(accountant).__name__} supports: {error}") from error
+
+
+def _accountant(neighbouring: NeighboringRelation, method: str, interval: float) -> PrivacyAccountant:
+    check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
+    if check_choice("method", method, ("pld", "rdp")) == "rdp":
+        return _RenyiAccountant(neighboring_relation=neighbouring)
+    return _LossAccountant(neighbouring, check_real("interval", interval, low=0, inclusive="high"))
+
+
+class _RenyiAccountant(RdpAccountant):
+    """dp-accounting's RDP accountant, which can also read a pure `ApproximateDpEvent`."""
+
+    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
+        if not isinstance(event, ApproximateDpEvent):
+            return super()._maybe_compose(event, count, do_compose)
+        if event.delta > 0:
+            return self.CompositionErrorDetails(event, "Renyi DP does not follow from approximate DP.")
+        if do_compose:
+            self._rdp = self._rdp + count * _pure_rdp(event.epsilon, self._orders)
+        return None
+
+
+def _pure_rdp(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """Largest Renyi divergence of an epsilon-DP mechanism: that of randomised response."""
+    log_true, log_lie = log_expit(epsilon), log_expit(-epsilon)
+    same = orders * log_true + (1 - orders) * log_lie
+    other = orders * log_lie + (1 - orders) * log_true
+    return np.logaddexp(same, other) / (orders - 1)
+
+
+class _LossAccountant(PLDAccountant):
+    """dp-accounting's PLD accountant with this module's convention and two more events.
+
+    It is always run under add/remove, where one record moves the released value by one sensitivity. That is
+    also what replace-one means for additive noise here (see the module's docstring), but not for subsampling,
+    which is refused there. dp-accounting 0.6 ignores the count of a self-composed randomised response; it is
+    composed here instead.
+    """
+
+    _REPLACE_ONE_EVENTS = (
+        NoOpDpEvent,
+        NonPrivateDpEvent,
+        SelfComposedDpEvent,
+        ComposedDpEvent,
+        GaussianDpEvent,
+        LaplaceDpEvent,
+        DiscreteLaplaceDpEvent,
+    )
+
+    def __init__(self, neighbouring: NeighboringRelation, interval: float):
+        super().__init__(ADD_REMOVE, value_discretization_interval=interval)
+        self._replace_one = neighbouring is REPLACE_ONE
+
+    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
+        if isinstance(event, ApproximateDpEvent) or (
+            self._replace_one and isinstance(event, RandomizedResponseDpEvent)
+        ):
+            if do_compose:
+                self._pld = self._pld.compose(self._single(event).self_compose(count))
+            return None
+        if self._replace_one and not isinstance(event, self._REPLACE_ONE_EVENTS):
+            return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
+        return super()._maybe_compose(event, count, do_compose)
+
+    def _single(self, event: DpEvent):
+        interval = self._value_discretization_interval
+        if isinstance(event, RandomizedResponseDpEvent):
+            return from_randomized_response(
+                event.noise_parameter, event.num_buckets, value_discretization_interval=interval
+            )
+        return from_privacy_parameters(DifferentialPrivacyParameters(event.epsilon, event.delta), interval)

@@ -1,0 +1,507 @@
+"""Mechanisms audited: output laws against their densities, privacy losses against their bounds."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, LaplaceDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    REPLACE_ONE,
+    Sensitivity,
+    class_counts,
+    class_priors,
+    exponential,
+    exponential_probabilities,
+    gaussian,
+    gaussian_delta,
+    gaussian_multiplier,
+    k_norm,
+    laplace,
+    report_noisy_max,
+    spherical_gamma,
+)
+
+properties = settings(max_examples=80, deadline=None, derandomize=True)
+relations = pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+
+
+def interval(hits):
+    """Exact interval of the probability of an event, from a boolean array; wrong once in a thousand."""
+    found = stats.binomtest(int(np.sum(hits)), len(hits)).proportion_ci(0.999, method="exact")
+    return found.low, found.high
+
+
+def check_audit(hits, hits_neighbour, epsilon, tightness):
+    """The frequencies do not contradict epsilon, and do contradict `tightness` * epsilon."""
+    (low, high), (low_neighbour, high_neighbour) = interval(hits), interval(hits_neighbour)
+    assert math.log(low / high_neighbour) <= epsilon
+    assert math.log(high / low_neighbour) >= epsilon
+    assert math.log(low / high_neighbour) >= tightness * epsilon
+
+
+# Sensitivities
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ((0.0, ADD_REMOVE, "l1"), "value"),
+        ((math.inf, ADD_REMOVE, "l1"), "value"),
+        ((1.0, "add", "l1"), "neighbouring"),
+        ((1.0, ADD_REMOVE, "l3"), "norm"),
+    ],
+)
+def test_bad_sensitivities_are_named(fields, name):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        Sensitivity(*fields)
+
+
+def test_replace_one_sensitivity_is_at_most_twice():
+    """Attained by a sum of values in [-1, 1]: one record added moves it by 1, one replaced by 2."""
+    doubled = Sensitivity(1, ADD_REMOVE, "l2").replace_one()
+    assert doubled == Sensitivity(2.0, REPLACE_ONE, "l2")
+    assert doubled.replace_one() == doubled
+
+
+class Untouchable:
+    """Private data that no check of public parameters may look at."""
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("private data was read before the public parameters were checked")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s, e, r: laplace(Untouchable(), s, e, r),
+        lambda s, e, r: gaussian(Untouchable(), s, e, 1e-5, r),
+        lambda s, e, r: k_norm(Untouchable(), s, e, r),
+        lambda s, e, r: exponential(Untouchable(), s, e, r),
+        lambda s, e, r: report_noisy_max(Untouchable(), s, e, r),
+    ],
+)
+def test_public_parameters_are_checked_first(call):
+    rng, good = np.random.default_rng(0), Sensitivity(1.0, ADD_REMOVE, "l1")
+    for epsilon in (0.0, -1.0, math.inf, math.nan, "1"):
+        with pytest.raises(ValueError, match=r"^epsilon must be"):
+            call(good, epsilon, rng)
+    with pytest.raises(ValueError, match=r"^sensitivity must be a Sensitivity"):
+        call(1.0, 1.0, rng)
+    for bad in (None, 0, np.random.RandomState(0)):
+        with pytest.raises(ValueError, match=r"^rng must be"):
+            call(good, 1.0, bad)
+    with pytest.raises(AssertionError, match="private data"):
+        call(good, 1.0, rng)
+
+
+@pytest.mark.parametrize(("mechanism", "refused"), [(laplace, ("l2", "linf")), (k_norm, ("linf",))])
+def test_a_vector_needs_the_norm_of_its_noise(mechanism, refused):
+    rng = np.random.default_rng(0)
+    for norm in ("l1", "l2", "linf"):
+        sensitivity = Sensitivity(1.0, ADD_REMOVE, norm)
+        assert isinstance(mechanism(3.0, sensitivity, 1.0, rng).value, float)
+        assert mechanism([3.0], sensitivity, 1.0, rng).value.shape == (1,)
+        if norm in refused:
+            with pytest.raises(ValueError, match=r"^sensitivity must be in"):
+                mechanism([0.0, 1.0], sensitivity, 1.0, rng)
+        else:
+            assert mechanism(np.zeros((2, 3)), sensitivity, 1.0, rng).value.shape == (2, 3)
+
+
+def test_empty_values_are_refused():
+    for mechanism in (laplace, k_norm):
+        with pytest.raises(ValueError, match=r"^value must not be empty"):
+            mechanism([], Sensitivity(1.0, ADD_REMOVE, "l1"), 1.0, np.random.default_rng(0))
+
+
+# Laplace
+
+
+@relations
+def test_laplace_noise_has_its_law(relation):
+    value = np.linspace(-5, 5, 20_000)
+    released = laplace(value, Sensitivity(3.0, relation, "l1"), 0.5, np.random.default_rng(1))
+    assert stats.kstest(released.value - value, stats.laplace(scale=6.0).cdf).pvalue > 0.01
+    assert (released.guarantee.epsilon, released.guarantee.delta) == (0.5, 0.0)
+    assert released.guarantee.neighbouring is relation
+    assert released.guarantee.event == LaplaceDpEvent(2.0)
+    assert released.guarantee.assumes == (EXACT_REALS,)
+
+
+def test_laplace_frequencies_attain_epsilon():
+    """Beyond the larger value the ratio of the two output laws is exactly e^epsilon."""
+    epsilon, sensitivity = 1.0, Sensitivity(2.0, ADD_REMOVE, "l1")
+    rng = np.random.default_rng(2)
+    near, far = (
+        np.array([laplace(value, sensitivity, epsilon, rng).value for value in np.full(20_000, centre)]) > 2.0
+        for centre in (2.0, 0.0)
+    )
+    check_audit(near, far, epsilon, tightness=0.85)
+
+
+@properties
+@given(
+    first=st.lists(st.floats(-3, 3), min_size=1, max_size=4),
+    step=st.lists(st.floats(-1, 1), min_size=4, max_size=4),
+    output=st.lists(st.floats(-9, 9), min_size=4, max_size=4),
+)
+def test_laplace_loss_is_bounded_at_every_output(first, step, output):
+    """The event's scale times the l1 sensitivity bounds the log ratio of the released densities."""
+    first = np.array(first)
+    step, output = np.array(step[: first.size]), np.array(output[: first.size])
+    size = max(np.abs(step).sum(), 0.01)
+    sensitivity = Sensitivity(size, REPLACE_ONE, "l1")
+    guarantee = laplace(first, sensitivity, 0.8, np.random.default_rng(0)).guarantee
+    scale = guarantee.event.noise_multiplier * size
+    loss = (np.abs(output - first - step) - np.abs(output - first)).sum() / scale
+    assert abs(loss) <= guarantee.epsilon + 1e-9
+
+
+# Gaussian
+
+
+@pytest.mark.parametrize(("epsilon", "calibration"), [(0.5, "analytic"), (0.5, "classic"), (6.0, "analytic")])
+def test_gaussian_noise_has_its_law_and_its_delta(epsilon, calibration):
+    delta, sensitivity = 1e-4, Sensitivity(3.0, REPLACE_ONE, "l2")
+    released = gaussian(np.zeros(20_000), sensitivity, epsilon, delta, np.random.default_rng(3), calibration)
+    multiplier = gaussian_multiplier(epsilon, delta, calibration)
+    assert stats.kstest(released.value, stats.norm(scale=3.0 * multiplier).cdf).pvalue > 0.01
+    assert released.guarantee.event == GaussianDpEvent(multiplier)
+    assert (released.guarantee.epsilon, released.guarantee.delta) == (epsilon, delta)
+    exact = gaussian_delta(epsilon, 1 / multiplier)
+    assert exact == pytest.approx(delta, rel=1e-7) if calibration == "analytic" else exact < delta
+    assert released.guarantee.delta_at(epsilon) == pytest.approx(exact)
+
+
+@properties
+@given(epsilon=st.floats(0.01, 0.999), delta=st.floats(1e-12, 0.999))
+def test_classic_calibration_suffices_below_one_and_wastes_noise(epsilon, delta):
+    classic = gaussian_multiplier(epsilon, delta, "classic")
+    assert gaussian_delta(epsilon, 1 / classic) <= delta
+    assert gaussian_multiplier(epsilon, delta) <= classic
+
+
+def test_classic_calibration_is_refused_from_one_on_because_it_fails():
+    """At epsilon = 10 the classic noise has more than twice the delta it is said to have; at 5 it still holds."""
+
+    def classic_delta(epsilon, delta):
+        return gaussian_delta(epsilon, epsilon / math.sqrt(2 * math.log(1.25 / delta)))
+
+    assert gaussian_multiplier(0.5, 1e-5, "classic") == pytest.approx(9.6896, abs=1e-4)
+    assert classic_delta(5.0, 1e-5) < 1e-5
+    assert classic_delta(10.0, 1e-5) > 2e-5
+    for epsilon in (1.0, 10.0):
+        with pytest.raises(ValueError, match=r"^epsilon must be below 1 for the classic"):
+            gaussian_multiplier(epsilon, 1e-5, "classic")
+        assert gaussian_delta(epsilon, 1 / gaussian_multiplier(epsilon, 1e-5)) == pytest.approx(1e-5, rel=1e-7)
+
+
+def test_gaussian_parameters_are_checked_before_the_value():
+    rng = np.random.default_rng(0)
+    for delta in (0.0, 1.0, -0.1):
+        with pytest.raises(ValueError, match=r"^delta must be"):
+            gaussian(Untouchable(), Sensitivity(1.0, ADD_REMOVE, "l2"), 1.0, delta, rng)
+    with pytest.raises(ValueError, match=r"^calibration must be"):
+        gaussian(Untouchable(), Sensitivity(1.0, ADD_REMOVE, "l2"), 1.0, 1e-5, rng, "zcdp")
+    with pytest.raises(ValueError, match=r"^sensitivity must be in l2"):
+        gaussian([0.0, 1.0], Sensitivity(1.0, ADD_REMOVE, "linf"), 1.0, 1e-5, rng)
+
+
+# K-norm
+
+
+@pytest.fixture(scope="module")
+def spheres():
+    rng = np.random.default_rng(4)
+    return {d: np.array([spherical_gamma(d, 2.0, rng) for _ in range(15_000)]) for d in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_spherical_gamma_norms_have_their_law(spheres, dimension):
+    norms = np.linalg.norm(spheres[dimension], axis=1)
+    assert stats.kstest(norms, stats.gamma(dimension, scale=0.5).cdf).pvalue > 0.01
+
+
+def test_spherical_gamma_has_its_marginals(spheres):
+    """In one dimension it is a Laplace law; in three, a coordinate has density (r/4)(1 + r|x|) e^{-r|x|}."""
+
+    def third(x):
+        tail = (2 + 2 * np.abs(x)) / 4 * np.exp(-2 * np.abs(x))
+        return np.where(x < 0, tail, 1 - tail)
+
+    assert stats.kstest(spheres[1][:, 0], stats.laplace(scale=0.5).cdf).pvalue > 0.01
+    for axis in range(3):
+        assert stats.kstest(spheres[3][:, axis], third).pvalue > 0.01
+
+
+def test_spherical_gamma_directions_are_uniform(spheres):
+    angles = np.arctan2(spheres[2][:, 1], spheres[2][:, 0])
+    assert stats.kstest(angles, stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > 0.01
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_k_norm_frequencies_respect_epsilon(axis):
+    """The loss is largest in a narrow cone behind the shifted value."""
+    epsilon, sensitivity = 1.5, Sensitivity(2.0, REPLACE_ONE, "l2")
+    rng = np.random.default_rng(5)
+    shift = 2.0 * np.eye(2)[axis]
+
+    def hits(value):
+        noisy = np.array([k_norm(value, sensitivity, epsilon, rng).value for _ in range(30_000)]) - shift
+        return noisy[:, axis] > 2 * np.abs(noisy[:, 1 - axis])
+
+    (low, _), (_, high) = interval(hits(shift)), interval(hits(np.zeros(2)))
+    assert 0.75 * epsilon <= math.log(low / high) <= epsilon
+
+
+def test_k_norm_states_its_guarantee():
+    guarantee = k_norm([0.0, 1.0], Sensitivity(2.0, REPLACE_ONE, "l2"), 1.5, np.random.default_rng(0)).guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (1.5, 0.0, REPLACE_ONE)
+    assert EXACT_REALS in guarantee.assumes
+
+
+def test_spherical_gamma_parameters_are_checked():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"^dimension must be"):
+        spherical_gamma(0, 1.0, rng)
+    with pytest.raises(ValueError, match=r"^rate must be"):
+        spherical_gamma(2, 0.0, rng)
+    with pytest.raises(ValueError, match=r"^rng must be"):
+        spherical_gamma(2, 1.0, None)
+
+
+# Choices
+
+
+@st.composite
+def neighbouring_scores(draw):
+    size = draw(st.integers(1, 6))
+    scores = [draw(st.floats(-4, 4)) for _ in range(size)]
+    steps = [draw(st.floats(-1, 1)) for _ in range(size)]
+    return np.array(scores), np.array(steps)
+
+
+def largest_loss(p, q):
+    return np.abs(np.log(p / q)).max()
+
+
+@properties
+@given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
+def test_exponential_loss_is_at_most_epsilon(pair, epsilon):
+    scores, steps = pair
+    sensitivity = Sensitivity(1.0, REPLACE_ONE, "linf")
+    p, q = (exponential_probabilities(s, sensitivity, epsilon) for s in (scores, scores + steps))
+    assert largest_loss(p, q) <= epsilon + 1e-9
+
+
+@properties
+@given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0), sign=st.sampled_from([-1, 1]))
+def test_exponential_without_the_factor_two_is_private_for_monotonic_scores(pair, epsilon, sign):
+    scores, steps = pair
+    sensitivity = Sensitivity(1.0, ADD_REMOVE, "linf")
+    p, q = (
+        exponential_probabilities(s, sensitivity, epsilon, monotonic=True)
+        for s in (scores, scores + sign * np.abs(steps))
+    )
+    assert largest_loss(p, q) <= epsilon + 1e-9
+
+
+def test_exponential_needs_the_factor_two_in_general():
+    """One score rises while ten thousand fall: almost epsilon with the factor, almost 2 epsilon without it."""
+    up, down = np.r_[1.0, np.zeros(10_000)], np.r_[0.0, np.ones(10_000)]
+    sensitivity = Sensitivity(1.0, ADD_REMOVE, "linf")
+    with_factor = [exponential_probabilities(s, sensitivity, 1.0) for s in (up, down)]
+    without = [exponential_probabilities(s, sensitivity, 1.0, monotonic=True) for s in (up, down)]
+    assert largest_loss(*with_factor) == pytest.approx(1.0, abs=1e-3)
+    assert largest_loss(*without) == pytest.approx(2.0, abs=1e-3)
+
+
+def test_exponential_probabilities_are_the_definition():
+    scores, sensitivity = np.array([0.0, 2.0, -1.0]), Sensitivity(0.5, REPLACE_ONE, "linf")
+    weights = [math.exp(0.7 * score / (2 * 0.5)) for score in scores]
+    found = exponential_probabilities(scores, sensitivity, 0.7)
+    assert found == pytest.approx(np.array(weights) / sum(weights))
+    assert exponential_probabilities([0.0, 1e6], sensitivity, 5.0).tolist() == [0.0, 1.0]
+
+
+def test_exponential_draws_with_its_probabilities():
+    scores, sensitivity = [0.0, 1.0, 3.0], Sensitivity(1.0, ADD_REMOVE, "linf")
+    rng = np.random.default_rng(6)
+    for monotonic in (False, True):
+        draws = np.array([exponential(scores, sensitivity, 1.0, rng, monotonic=monotonic).value for _ in range(8_000)])
+        expected = exponential_probabilities(scores, sensitivity, 1.0, monotonic=monotonic)
+        for candidate, probability in enumerate(expected):
+            low, high = interval(draws == candidate)
+            assert low <= probability <= high
+
+
+def test_monotonic_scores_are_an_assumption_and_need_add_remove():
+    rng = np.random.default_rng(0)
+    guarantee = exponential([1, 2], Sensitivity(1.0, ADD_REMOVE, "linf"), 1.0, rng, monotonic=True).guarantee
+    assert "scores monotone in the records" in guarantee.assumes
+    with pytest.raises(ValueError, match=r"^neighbouring must be add/remove-one"):
+        exponential(Untouchable(), Sensitivity(1.0, REPLACE_ONE, "linf"), 1.0, rng, monotonic=True)
+
+
+def noisy_max_probabilities(scores, rate):
+    """Law of the noisy maximum with exponential noise of the given rate, exactly.
+
+    Candidate r wins with probability w_r times the integral over [0, 1] of prod_{s != r} (1 - w_s t), where
+    w_s = e^{rate (score_s - best)}; the integrand is a polynomial, integrated exactly by Gauss and Legendre.
+    """
+    weights = np.exp(rate * (scores - scores.max()))
+    nodes, masses = np.polynomial.legendre.leggauss(len(scores))
+    factors = 1 - weights[:, None] * (nodes + 1) / 2
+    return np.array(
+        [weight * masses @ np.delete(factors, r, axis=0).prod(axis=0) / 2 for r, weight in enumerate(weights)]
+    )
+
+
+def test_noisy_max_of_two_has_its_closed_form():
+    """The loser by g wins when its noise exceeds the other's by g: probability e^{-rate g} / 2."""
+    found = noisy_max_probabilities(np.array([1.0, 3.0]), 0.4)
+    assert found == pytest.approx([math.exp(-0.8) / 2, 1 - math.exp(-0.8) / 2])
+
+
+@properties
+@given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
+def test_noisy_max_loss_is_at_most_epsilon(pair, epsilon):
+    scores, steps = pair
+    p, q = (noisy_max_probabilities(s, epsilon / 2) for s in (scores, scores + steps))
+    assert p.sum() == pytest.approx(1.0)
+    assert largest_loss(p, q) <= epsilon + 1e-9
+
+
+@properties
+@given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
+def test_noisy_max_scores_at_least_as_well_as_the_exponential_mechanism(pair, epsilon):
+    scores, _ = pair
+    drawn = exponential_probabilities(scores, Sensitivity(1.0, ADD_REMOVE, "linf"), epsilon)
+    assert noisy_max_probabilities(scores, epsilon / 2) @ scores >= drawn @ scores - 1e-9
+
+
+@relations
+def test_noisy_max_draws_with_its_probabilities(relation):
+    scores, sensitivity = np.array([0.0, 1.0, 2.5, 2.0]), Sensitivity(0.5, relation, "linf")
+    rng = np.random.default_rng(7)
+    released = [report_noisy_max(scores, sensitivity, 0.8, rng) for _ in range(10_000)]
+    draws = np.array([release.value for release in released])
+    for candidate, probability in enumerate(noisy_max_probabilities(scores, 0.8 / (2 * 0.5))):
+        low, high = interval(draws == candidate)
+        assert low <= probability <= high
+    assert (released[0].guarantee.epsilon, released[0].guarantee.neighbouring) == (0.8, relation)
+    assert released[0].guarantee.is_pure
+
+
+@pytest.mark.parametrize("mechanism", [exponential, report_noisy_max])
+def test_scores_must_be_a_vector(mechanism):
+    for scores in ([], [[1.0, 2.0]], 3.0):
+        with pytest.raises(ValueError, match=r"^scores must be a non-empty vector"):
+            mechanism(scores, Sensitivity(1.0, ADD_REMOVE, "linf"), 1.0, np.random.default_rng(0))
+
+
+# Class counts
+
+
+def exact_counts(y, classes, relation=ADD_REMOVE):
+    """Counts with noise too small to matter."""
+    return class_counts(y, classes, 1e9, relation, np.random.default_rng(0)).value.round()
+
+
+labels = st.lists(st.integers(0, 4), max_size=12)
+
+
+@properties
+@given(y=labels, new=st.integers(0, 4))
+def test_an_added_record_moves_the_counts_by_at_most_one(y, new):
+    moved = np.abs(exact_counts([*y, new], [0, 1, 2]) - exact_counts(y, [0, 1, 2])).sum()
+    assert moved == (1 if new <= 2 else 0)
+
+
+@properties
+@given(y=labels.filter(len), new=st.integers(0, 4), where=st.integers(0, 11))
+def test_a_replaced_record_moves_the_counts_by_at_most_two(y, new, where):
+    where %= len(y)
+    changed = [*y[:where], new, *y[where + 1 :]]
+    moved = np.abs(exact_counts(changed, [0, 1, 2]) - exact_counts(y, [0, 1, 2])).sum()
+    assert moved == (0 if new == y[where] else (new <= 2) + (y[where] <= 2))
+
+
+@pytest.mark.parametrize(("relation", "scale"), [(ADD_REMOVE, 2.0), (REPLACE_ONE, 4.0)])
+def test_count_noise_follows_the_relation(relation, scale):
+    rng = np.random.default_rng(8)
+    y = np.repeat([0, 1, 2], [50, 7, 0])
+    released = [class_counts(y, [0, 1, 2], 0.5, relation, rng) for _ in range(4_000)]
+    noise = np.array([release.value for release in released]) - [50, 7, 0]
+    assert stats.kstest(noise.ravel(), stats.laplace(scale=scale).cdf).pvalue > 0.01
+    guarantee = released[0].guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (0.5, 0.0, relation)
+    assert guarantee.assumes == ("class list", EXACT_REALS)
+    assert guarantee.event == LaplaceDpEvent(2.0)
+
+
+def test_count_frequencies_attain_epsilon_when_a_label_flips():
+    epsilon, rng = 1.0, np.random.default_rng(9)
+
+    def hits(y):
+        counts = np.array([class_counts(y, [0, 1], epsilon, REPLACE_ONE, rng).value for _ in range(20_000)])
+        return (counts[:, 0] > 3) & (counts[:, 1] < 1)
+
+    check_audit(hits([0, 0, 0, 1]), hits([0, 0, 1, 1]), epsilon, tightness=0.8)
+
+
+def test_counts_follow_the_public_class_list():
+    assert exact_counts([2, 0, 2, 9], [2, 5, 0]).tolist() == [2, 0, 1]
+    assert exact_counts(["b", "a", "b"], ["a", "b"]).tolist() == [1, 2]
+    assert exact_counts([], [0, 1]).tolist() == [0, 0]
+    assert exact_counts([1, 1], [1]).tolist() == [2]
+
+
+@relations
+@pytest.mark.parametrize("y", [[], [0] * 30, [7, 7], [0, 1, 1]])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+def test_priors_are_positive_and_sum_to_one_whatever_the_data(relation, y, epsilon):
+    rng = np.random.default_rng(10)
+    for _ in range(20):
+        priors, guarantee = class_priors(y, [0, 1, 2], epsilon, relation, rng)
+        assert priors.shape == (3,)
+        assert np.all(priors > 0)
+        assert priors.sum() == pytest.approx(1.0)
+    assert (guarantee.epsilon, guarantee.neighbouring) == (epsilon, relation)
+
+
+def test_priors_approach_the_proportions():
+    y = np.repeat([0, 1], [9_000, 1_000])
+    priors = class_priors(y, [0, 1], 5.0, ADD_REMOVE, np.random.default_rng(11)).value
+    assert priors == pytest.approx([0.9, 0.1], abs=1e-3)
+    empty = class_priors([], [0, 1, 2, 3], 1e6, ADD_REMOVE, np.random.default_rng(11)).value
+    assert empty == pytest.approx([0.25] * 4, abs=1e-3)
+
+
+def test_priors_are_post_processing_of_the_counts():
+    y, arguments = [0, 0, 1], ([0, 1], 1.0, REPLACE_ONE)
+    counts = class_counts(y, *arguments, np.random.default_rng(12))
+    priors = class_priors(y, *arguments, np.random.default_rng(12))
+    assert priors.guarantee == counts.guarantee
+    raised = np.maximum(counts.value, 1.0)
+    assert priors.value == pytest.approx(raised / raised.sum())
+
+
+@pytest.mark.parametrize("function", [class_counts, class_priors])
+def test_public_arguments_of_counts_are_checked_first(function):
+    rng = np.random.default_rng(0)
+    for classes in ([], [0, 0], [[0, 1]]):
+        with pytest.raises(ValueError, match=r"^classes must be"):
+            function(Untouchable(), classes, 1.0, ADD_REMOVE, rng)
+    with pytest.raises(ValueError, match=r"^neighbouring must be"):
+        function(Untouchable(), [0, 1], 1.0, "replace", rng)
+    with pytest.raises(ValueError, match=r"^epsilon must be"):
+        function(Untouchable(), [0, 1], 0.0, ADD_REMOVE, rng)
+    with pytest.raises(ValueError, match=r"^y must be one-dimensional"):
+        function([[0, 1]], [0, 1], 1.0, ADD_REMOVE, rng)
