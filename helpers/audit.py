@@ -1,0 +1,159 @@
+"""Statistical lower bounds on the privacy loss of a mechanism that can be run many times.
+
+Counts of one event on two neighbouring data sets, or samples of a real-valued score, give an epsilon that the
+mechanism exceeds with the stated confidence, by exact binomial intervals. A bound above the claimed epsilon
+refutes the claim; a small bound proves nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv
+
+from helpers.validation import check_integer, check_real
+
+_TAIL_THRESHOLDS = 256
+
+
+def epsilon_lower_bound(hits, trials, neighbour_hits, neighbour_trials, *, delta=0.0, confidence=0.95) -> float:
+    """Lower confidence bound on epsilon from counts of one event that was fixed beforehand.
+
+    Four one-sided Clopper-Pearson bounds at level (1 - confidence)/4, one above and one below for either data
+    set, hold jointly with probability at least `confidence`. Then so do all four inequalities P(S) <= e^eps P'(S)
+    + delta of the definition: the event and its complement, in both directions. The largest epsilon that they
+    force is returned.
+
+    The event must not be chosen from these counts: the best of many events on the same sample is no confidence
+    bound. Choose on other runs, as `audit_mechanism` does.
+
+    Parameters
+    ----------
+    hits, trials : int
+        Occurrences of the event in independent runs on one data set.
+    neighbour_hits, neighbour_trials : int
+        The same on a neighbour (the relation is the one under which the two data sets are neighbours).
+    delta : float
+        The claim's delta, in [0, 1).
+    confidence : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        0 if nothing is shown.
+
+    Raises
+    ------
+    ValueError
+        A number out of range.
+
+    Source: Clopper and Pearson 1934, applied to the definition of (epsilon, delta)-DP.
+
+    >>> round(epsilon_lower_bound(7300, 10_000, 2700, 10_000), 2)
+    0.94
+    """
+    trials = check_integer("trials", trials, low=1)
+    neighbour_trials = check_integer("neighbour_trials", neighbour_trials, low=1)
+    hits = check_integer("hits", hits, low=0, high=trials)
+    neighbour_hits = check_integer("neighbour_hits", neighbour_hits, low=0, high=neighbour_trials)
+    delta = check_real("delta", delta, low=0, high=1, inclusive="low")
+    confidence = check_real("confidence", confidence, low=0, high=1, inclusive="neither")
+    return float(_lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence))
+
+
+class Audit(NamedTuple):
+    """Outcome of `audit_mechanism`.
+
+    Attributes
+    ----------
+    epsilon : float
+        Lower confidence bound.
+    threshold : float
+        The event was "score >= threshold".
+    hits, trials, neighbour_hits, neighbour_trials : int
+        Counts on the evaluation halves.
+    """
+
+    epsilon: float
+    threshold: float
+    hits: int
+    trials: int
+    neighbour_hits: int
+    neighbour_trials: int
+
+
+def audit_mechanism(sample, neighbour_sample, *, delta=0.0, confidence=0.95) -> Audit:
+    """Lower confidence bound on epsilon from scores of independent runs on two neighbouring data sets.
+
+    The first half of each sample chooses the event "score >= threshold"; the second half, not seen until then,
+    gives the bound.
+
+    Parameters
+    ----------
+    sample, neighbour_sample : array (n,), (m,)
+        One finite real score a run, in order of the runs (not sorted), at least two each.
+    delta, confidence : float
+        As in `epsilon_lower_bound`.
+
+    Raises
+    ------
+    ValueError
+        A sample is not a vector of at least two finite numbers; a number out of range.
+
+    Source: sample splitting before `epsilon_lower_bound`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> audit = audit_mechanism(rng.laplace(1, 1, 20_000), rng.laplace(0, 1, 20_000))  # true epsilon: 1
+    >>> round(audit.epsilon, 2)
+    0.96
+    """
+    delta = check_real("delta", delta, low=0, high=1, inclusive="low")
+    confidence = check_real("confidence", confidence, low=0, high=1, inclusive="neither")
+    choose, evaluate = _halves("sample", sample)
+    choose_neighbour, evaluate_neighbour = _halves("neighbour_sample", neighbour_sample)
+    threshold = _best_threshold(np.sort(choose), np.sort(choose_neighbour), delta, confidence)
+    counts = (
+        int(np.sum(evaluate >= threshold)),
+        len(evaluate),
+        int(np.sum(evaluate_neighbour >= threshold)),
+        len(evaluate_neighbour),
+    )
+    return Audit(epsilon_lower_bound(*counts, delta=delta, confidence=confidence), threshold, *counts)
+
+
+def _best_threshold(sample, neighbour_sample, delta, confidence) -> float:
+    values = np.unique(np.concatenate([sample, neighbour_sample]))
+    # Ranks at geometric distance from both ends: the best event may lie in a tail or in the middle.
+    ranks = np.unique(np.geomspace(1, len(values), _TAIL_THRESHOLDS).astype(int)) - 1
+    thresholds = values[np.union1d(ranks, len(values) - 1 - ranks)]
+    hits, neighbour_hits = (len(s) - np.searchsorted(s, thresholds) for s in (sample, neighbour_sample))
+    bounds = _lower_bound(hits, len(sample), neighbour_hits, len(neighbour_sample), delta, confidence)
+    return float(thresholds[np.argmax(bounds)])
+
+
+def _halves(name, sample):
+    sample = np.asarray(sample, dtype=float)
+    if sample.ndim != 1 or len(sample) < 2 or not np.isfinite(sample).all():
+        raise ValueError(f"{name} must be a vector of at least two finite numbers, got shape {sample.shape}")
+    return sample[: len(sample) // 2], sample[len(sample) // 2 :]
+
+
+def _lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence):
+    low, high = _clopper_pearson(hits, trials, (1 - confidence) / 4)
+    neighbour_low, neighbour_high = _clopper_pearson(neighbour_hits, neighbour_trials, (1 - confidence) / 4)
+    ratios = [
+        (low - delta) / neighbour_high,
+        (neighbour_low - delta) / high,
+        (1 - high - delta) / (1 - neighbour_low),
+        (1 - neighbour_high - delta) / (1 - low),
+    ]
+    return np.log(np.maximum(np.max(ratios, axis=0), 1.0))
+
+
+def _clopper_pearson(hits, trials, level):
+    """One-sided lower and upper bounds, each wrong with probability at most `level`."""
+    hits = np.asarray(hits)
+    misses = trials - hits
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), misses + 1, level), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, 1), 1 - level), 1.0)
+    return low, high
