@@ -138,7 +138,10 @@ class _Text(str):
 
 
 def glue(key: str, text: str) -> None:
-    """Store `text` in the cell's output, for `` {glue:text}`key` `` here and `` {finding}`chapter.key` `` on other pages."""
+    """Store a text in the cell's output.
+
+    `` {glue:text}`key` `` shows it in the chapter, `` {finding}`chapter.key` `` on other pages.
+    """
     store(key, _Text(text), display=False)
 
 
@@ -150,6 +153,11 @@ def keep(frame: pd.DataFrame, name: str) -> None:
     folder = os.environ.get("DPBOOK_RUN_FOLDER")
     if folder:
         frame.to_csv(os.path.join(folder, f"{name}.csv"), index=False)
+
+
+def recorded_names(pattern: str) -> list[str]:
+    """Names of the recorded results that match a pattern such as `oversampling-*`, sorted."""
+    return sorted(file.stem for file in paths.RESULTS.glob(f"{pattern}.csv"))
 
 
 def recorded(name: str) -> tuple[pd.DataFrame, str]:
@@ -166,7 +174,7 @@ def recorded(name: str) -> tuple[pd.DataFrame, str]:
     label : str
         Date, parameters and cost of the recorded run.
     """
-    check_choice("name", name, sorted(file.stem for file in paths.RESULTS.glob("*.csv")))
+    check_choice("name", name, recorded_names("*"))
     record = json.loads((paths.RESULTS / f"{name}.json").read_text())
     values = ", ".join(f"{key}={value!r}" for key, value in record["parameters"].items())
     label = f"recorded on {record['date']} with {values} ({record['seconds']} s on {record['cores']} cores)"

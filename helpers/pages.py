@@ -102,7 +102,7 @@ class RerunGuide(SphinxDirective):
 
 def _guide(chapter: chapters.Chapter) -> str:
     first = next(iter(chapter.parameters.values()))
-    lines = [f"## {chapter.title}", "", f"The chapter: [{chapter.title}]({chapter.name}). {_facts(chapter)}", ""]
+    lines = [f"## {chapter.title}", "", f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}", ""]
     lines += ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
     lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
     for item in chapter.parameters.values():
