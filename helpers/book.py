@@ -85,10 +85,10 @@ class Table:
             raise ValueError(f"frame must have at most {MAX_COLUMNS} columns, got {len(self.frame.columns)}")
 
     def __repr__(self) -> str:
-        return f"{self.caption}\n{self._rounded().to_string(index=self._has_index)}"
+        return f"{self.caption}\n{self._rounded().to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        body = self._rounded().to_html(index=self._has_index, border=0, classes="book-table", na_rep="")
+        body = self._rounded().to_html(index=False, border=0, classes="book-table", na_rep="")
         data = base64.b64encode(self.frame.to_csv(index=self._has_index).encode()).decode()
         return (
             f'<figure class="book-table-figure"><figcaption>{html.escape(self.caption)} '
@@ -101,7 +101,9 @@ class Table:
         return any(name is not None for name in self.frame.index.names)
 
     def _rounded(self) -> pd.DataFrame:
-        shown = self.frame.copy()
+        # A named index becomes a column, which spares the reader pandas' second header row.
+        shown = self.frame.rename_axis(columns=None)
+        shown = shown.reset_index() if self._has_index else shown.copy()
         for column in shown.select_dtypes("number").columns:
             if not pd.api.types.is_integer_dtype(shown[column]):
                 shown[column] = shown[column].map(lambda value: "" if pd.isna(value) else f"{value:.{self.digits}g}")
@@ -131,18 +133,12 @@ def reference_table(file: str) -> pd.DataFrame:
     return table
 
 
-class _Text(str):
-    """Text whose repr is itself, so that gluing it adds no quotes."""
-
-    __repr__ = str.__str__
-
-
 def glue(key: str, text: str) -> None:
     """Store a text in the cell's output.
 
     `` {glue:text}`key` `` shows it in the chapter, `` {finding}`chapter.key` `` on other pages.
     """
-    store(key, _Text(text), display=False)
+    store(key, str(text), display=False)
 
 
 def keep(frame: pd.DataFrame, name: str) -> None:

@@ -1,10 +1,11 @@
 """Sphinx extension for the pages and page parts that are generated from the project's own records.
 
-It adds the directives `claims-register` (the register as a filterable table), `rerun-guide` (every chapter's
+It adds the directives `claims-register` and `claims-summary` (the register), `rerun-guide` (every chapter's
 parameters and commands) and `chapter-facts` (measured time, data, how to re-run), and the role `finding`, which
 prints a value that a chapter glued. Everything is read when the book is built, so no generated file can go stale.
 """
 
+import ast
 from collections import Counter
 from html import escape
 
@@ -24,15 +25,24 @@ class ClaimsRegister(SphinxDirective):
         self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
         rows = list(claims.register().values())
         parsed = self.parse_text_to_nodes(_counts(rows) + "\n\n" + _register(rows))
-        return [*parsed[:2], nodes.raw("", _filters(rows), format="html"), *parsed[2:]]
+        return [*parsed[:1], nodes.raw("", _filters(rows), format="html"), *parsed[1:]]
+
+
+class ClaimsSummary(SphinxDirective):
+    """One sentence: how many statements are checked, and with which verdicts."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        rows = claims.register().values()
+        count = Counter(row.verdict for row in rows)
+        checked = sum(row.is_checked for row in rows)
+        found = ", ".join(f"{count[verdict]} *{verdict}*" for verdict in claims.VERDICTS[:4] if count[verdict])
+        return self.parse_text_to_nodes(f"**{checked} of {len(rows)} statements are checked so far:** {found}.")
 
 
 def _counts(rows: list[claims.Claim]) -> str:
-    checked = sum(row.is_checked for row in rows)
     count = Counter((row.document, row.verdict) for row in rows)
     lines = [
-        f"**{checked} of {len(rows)} statements are checked so far.**",
-        "",
         "```{list-table}",
         ":header-rows: 1",
         ":class: claims-counts",
@@ -63,7 +73,7 @@ def _filters(rows: list[claims.Claim]) -> str:
 
 
 def _register(rows: list[claims.Claim]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 18 42 28 12", ""]
+    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 15 44 27 14", ""]
     lines += _cells(["document", "statement as printed", "verdict", "chapter"])
     for row in rows:
         verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
@@ -119,7 +129,8 @@ def _guide(chapter: chapters.Chapter) -> str:
     ]
     lines.append("Named sets:")
     for name, values in chapter.parameter_sets.items():
-        shown = ", ".join(f"`{key}={value!r}`" for key, value in values.items())
+        defaults = {key: chapter.parameters[key].default for key in values} == values
+        shown = "" if defaults else ", ".join(f"`{key}={value!r}`" for key, value in values.items())
         lines += ["", f"- `dpbook run {chapter.name} --set {name}`: {shown or 'the defaults of the notebook'}"]
     return "\n".join(lines)
 
@@ -174,12 +185,13 @@ def glued(chapter: chapters.Chapter) -> dict[str, str]:
         for output in cell.get("outputs", []):
             for mime, text in output.get("data", {}).items():
                 if mime.startswith(_GLUE) and mime.endswith("text/plain"):
-                    values[output["metadata"]["scrapbook"]["name"]] = text.strip("'\"")
+                    values[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval(text)
     return values
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("claims-register", ClaimsRegister)
+    app.add_directive("claims-summary", ClaimsSummary)
     app.add_directive("rerun-guide", RerunGuide)
     app.add_directive("chapter-facts", ChapterFacts)
     app.add_role("finding", FindingRole())

@@ -11,8 +11,11 @@ from helpers import chapters, data
 NO_NETWORK = Path(__file__).parent / "no_network"
 
 
-def pytest_configure():
-    # Kernels and other child processes inherit this; the test process itself may still fetch a data set once.
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        for chapter in chapters.chapters():
+            missing_data(chapter.path)  # fetches what can be fetched, before anything is cut off
+    # Kernels, workers and other child processes inherit this.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
 
 

@@ -52,6 +52,7 @@ def test_the_claims_page_lists_every_claim_and_counts_the_checked_ones(site):
     assert all(f'id="row-{name}"' in page for name in rows)
     checked = sum(row.is_checked for row in rows.values())
     assert f"{checked} of {len(rows)} statements are checked" in page
+    assert f"{checked} of {len(rows)} statements are checked" in (site / "index.html").read_text()
 
 
 def test_every_verdict_links_to_the_cell_that_computes_it(site):

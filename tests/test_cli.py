@@ -130,6 +130,7 @@ def test_record_keeps_tables_with_their_provenance(tmp_path, monkeypatch, capsys
             ),
         ]
     )
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     file = tmp_path / "tiny.ipynb"
     nbformat.write(notebook, file)
     monkeypatch.setattr(chapters, "chapters", lambda: [chapters.Chapter(file)])

@@ -36,7 +36,8 @@ document.addEventListener("DOMContentLoaded", () => {
       const descending = header.getAttribute("aria-sort") === "ascending";
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       header.setAttribute("aria-sort", descending ? "descending" : "ascending");
-      const key = (entry) => entry.row.cells[column].textContent.trim();
+      // In the verdict column the verdict is what is sorted, not the reason behind it.
+      const key = ({ row }) => (row.cells[column].querySelector("strong") ?? row.cells[column]).textContent.trim();
       rows
         .toSorted((a, b) => (descending ? -1 : 1) * key(a).localeCompare(key(b)) || a.position - b.position)
         .forEach((entry) => body.append(entry.row));

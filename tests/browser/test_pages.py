@@ -74,11 +74,12 @@ def test_the_claims_can_be_filtered_and_sorted(browser):
     page.select_option('[data-filter="document"]', "")
     header = page.locator("table.claims-register thead button").nth(2)
     header.click()
-    ascending = page.locator("table.claims-register tbody tr td:nth-child(3)").all_inner_texts()
+    ascending = page.locator("table.claims-register tbody tr td:nth-child(3) strong").all_inner_texts()
     assert ascending == sorted(ascending, key=str.lower)
     header.click()
-    descending = page.locator("table.claims-register tbody tr td:nth-child(3)").all_inner_texts()
-    assert descending[0] == ascending[-1]
+    descending = page.locator("table.claims-register tbody tr td:nth-child(3) strong").all_inner_texts()
+    assert descending == sorted(descending, key=str.lower, reverse=True)
+    assert descending[0] != ascending[0]
 
 
 def test_the_book_is_there():
