@@ -177,7 +177,9 @@ def recorded(name: str) -> tuple[pd.DataFrame, str]:
     return pd.read_csv(paths.RESULTS / f"{name}.csv"), label
 
 
-def paper_vs_ours(printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, value: str = "ours") -> pd.DataFrame:
+def paper_vs_ours(
+    printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, value: str = "ours", rounding: float = 0.0
+) -> pd.DataFrame:
     """Printed numbers beside computed ones.
 
     Parameters
@@ -188,6 +190,8 @@ def paper_vs_ours(printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], 
         Columns `on` and `value`; with `low` and `high`, the ends of our interval.
     on : sequence of str
         Columns that identify a cell; they must identify it uniquely in both frames.
+    rounding : float
+        Half a unit in the last printed digit; `inside` allows for it.
 
     Returns
     -------
@@ -206,7 +210,7 @@ def paper_vs_ours(printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], 
     result["difference"] = merged[value] - merged["mean_value"]
     if "low" in ours:
         result["low"], result["high"] = merged["low"], merged["high"]
-        result["inside"] = merged["mean_value"].between(merged["low"], merged["high"])
+        result["inside"] = merged["mean_value"].between(merged["low"] - rounding, merged["high"] + rounding)
     return result
 
 

@@ -7,6 +7,7 @@ learner's output on them may be released.
 """
 
 import dataclasses
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -326,18 +327,53 @@ class DeterministicOversampler(BaseEstimator):
         )
 
 
+def random_oversampling_epsilon(inner_epsilon, *, n_new, n_minority) -> float:
+    """Pure epsilon of an `inner_epsilon`-DP learner after *random* oversampling with replacement, exactly.
+
+    N copies are drawn independently and uniformly from the minority records (imbalanced-learn's RandomOverSampler).
+    A record is drawn C ~ Bin(N, 1/n1) times, and the pipeline is epsilon-DP for epsilon = log E e^{(1 + C) eps0} =
+    eps0 + N log(1 + (e^eps0 - 1)/n1), attained by a learner whose answer is e^eps0 times as likely with every copy.
+
+    Why an average is enough. Let F(c) and F'(c) be the probabilities of an event given c draws of the changed record,
+    in the two data sets. Coupling the other draws gives F'(a) >= e^{-(1 + max(a, b)) eps0} F(b) for all a and b, and
+    |log F(a) - log F(b)| <= |a - b| eps0. For a < b and D = (b - a) eps0 these give F'(a) e^{(1 + b) eps0} + F'(b)
+    e^{(1 + a) eps0} >= F(a) (e^D + e^{-D} max(1, F(b)/F(a))) >= F(a) + F(b); summing over independent a and b gives
+    E F <= E F' E e^{(1 + C) eps0}. If the label changes, the draws of the other data set do not involve the record,
+    and averaging the inequality at each c is enough.
+
+    Parameters
+    ----------
+    inner_epsilon : float
+        eps0 >= 0 of the learner, under replace-one.
+    n_new : int
+        N, fixed and public.
+    n_minority : int
+        Public lower bound, >= 1, on the number of minority records.
+
+    Raises
+    ------
+    ValueError
+        A number out of range.
+
+    >>> round(random_oversampling_epsilon(0.1, n_new=400, n_minority=40), 4)
+    1.1503
+    """
+    inner_epsilon = check_real("inner_epsilon", inner_epsilon, low=0)
+    n_new = check_integer("n_new", n_new, low=0)
+    n_minority = check_integer("n_minority", n_minority, low=1)
+    return inner_epsilon + n_new * math.log1p(math.expm1(inner_epsilon) / n_minority)
+
+
 def random_oversampling_delta(epsilon, inner: Guarantee, *, n_new, n_minority) -> float:
     """delta at `epsilon` of a private learner after *random* oversampling with replacement.
 
-    N copies are drawn independently and uniformly from the minority records (imbalanced-learn's RandomOverSampler).
-
-    Why it holds. Take replace-one neighbours with n1 >= n1' minority records. Draw N members of the first data set;
-    in the second take the same records, except that a draw of the replaced record j becomes a draw of its
-    replacement (same class) or a fresh uniform draw from the others (label flipped, n1' = n1 - 1). Both samples then
-    have their own law, and they differ in 1 + C records, C ~ Bin(N, 1/n1) being the number of draws of j. The
+    An upper bound for any learner. Take replace-one neighbours with n1 >= n1' minority records. Draw N members of the
+    first data set; in the second take the same records, except that a draw of the replaced record j becomes a draw of
+    its replacement (same class) or a fresh uniform draw from the others (label flipped, n1' = n1 - 1). Both samples
+    then have their own law, and they differ in 1 + C records, C ~ Bin(N, 1/n1) being the number of draws of j. The
     hockey-stick divergence is jointly convex, so delta(epsilon) <= sum_j P(1 + C = j) delta_j(epsilon), where delta_j
-    is what the learner promises to groups of j. It grows with j, so a lower bound of n1 will do. The mean of
-    e^{j inner.epsilon}, in contrast, gives no guarantee: the output may tell C.
+    is what the learner promises to groups of j. A pure learner has delta 0 from `random_oversampling_epsilon` on,
+    which this mixture does not see.
 
     Parameters
     ----------
@@ -360,15 +396,16 @@ def random_oversampling_delta(epsilon, inner: Guarantee, *, n_new, n_minority) -
     ValueError
         `inner` is for another relation; a number out of range.
 
-    Source: derived here (coupling above); group privacy as in `Guarantee.group`.
-
-    >>> round(random_oversampling_delta(2.0, Guarantee(0.1, 0.0, REPLACE_ONE), n_new=100, n_minority=10), 5)
-    0.00026
+    >>> round(random_oversampling_delta(1.0, Guarantee(0.1, 0.0, REPLACE_ONE), n_new=100, n_minority=10), 4)
+    0.1133
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     n_new = check_integer("n_new", n_new, low=0)
     n_minority = check_integer("n_minority", n_minority, low=1)
     check_choice("inner.neighbouring", inner.neighbouring, (REPLACE_ONE,))
+    pure = inner.is_pure and math.isfinite(inner.epsilon)
+    if pure and epsilon >= random_oversampling_epsilon(inner.epsilon, n_new=n_new, n_minority=n_minority):
+        return 0.0
     draws = binom(n_new, 1 / n_minority)
     most = int(draws.isf(_NEGLIGIBLE))  # beyond it, the learner is taken to promise nothing
     changed = range(1, most + 2)

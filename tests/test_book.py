@@ -53,6 +53,7 @@ def test_paper_vs_ours_keeps_every_printed_row():
     assert merged["difference"].tolist()[:2] == pytest.approx([0.05, 0.2])
     assert merged["inside"].tolist() == [True, False, False]
     assert np.isnan(merged["ours"][2])
+    assert book.paper_vs_ours(printed, ours, on=["row"], rounding=0.2)["inside"].tolist() == [True, True, False]
 
 
 def test_paper_vs_ours_refuses_ambiguous_keys():

@@ -11,6 +11,7 @@ from dp_accounting import GaussianDpEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.optimize import linprog
 from scipy.special import expit
 from scipy.stats import binom, laplace, norm
 
@@ -25,6 +26,7 @@ from helpers.oversampling import (
     neighbours,
     public_multiplicity,
     random_oversampling_delta,
+    random_oversampling_epsilon,
     substitution_bound,
     substitution_distance,
     worst_case,
@@ -337,10 +339,9 @@ def test_balanced_pipeline_changes_the_relation():
 def test_random_oversampling_closed_forms():
     j = np.arange(1, 102)
     weights = binom.pmf(j - 1, 100, 0.1)
-    pure = weights @ (expit(0.1 * j) * -np.expm1(np.minimum(2.0 - 0.1 * j, 0)))
-    assert random_oversampling_delta(2.0, Guarantee(0.1, 0.0, REPLACE_ONE), n_new=100, n_minority=10) == pytest.approx(
-        pure, rel=1e-6
-    )
+    pure = weights @ (expit(0.1 * j) * -np.expm1(np.minimum(1.0 - 0.1 * j, 0)))
+    inner = Guarantee(0.1, 0.0, REPLACE_ONE)
+    assert random_oversampling_delta(1.0, inner, n_new=100, n_minority=10) == pytest.approx(pure, rel=1e-6)
     mu = 0.05 * j
     curve = weights @ (norm.cdf(-2 / mu + mu / 2) - np.exp(2) * norm.cdf(-2 / mu - mu / 2))
     inner = Guarantee(0.5, 1e-9, REPLACE_ONE, event=GaussianDpEvent(20.0))
@@ -376,10 +377,66 @@ def test_random_oversampling_bound_covers_the_exact_mixture(flip, noise):
     assert close
 
 
-def test_mean_of_the_exponential_is_no_guarantee():
-    inner = Guarantee(0.1, 0.0, REPLACE_ONE)
-    mean = math.log(binom.pmf(np.arange(101), 100, 0.1) @ np.exp(0.1 * (1 + np.arange(101))))
-    assert random_oversampling_delta(mean, inner, n_new=100, n_minority=10) > 0.04
+def worst_pure_loss(inner_epsilon, n_minority, n_new, flip):
+    """Largest log ratio of an event's probability over *all* inner_epsilon-DP learners, by a linear programme.
+
+    The unknowns are the event's probabilities on the multisets that the learner can be given: copies of the record, of
+    its replacement and of each other minority record, and the replacement as majority.
+    """
+    others = n_minority - 1
+    size = n_minority + n_new
+    states = [c for c in itertools.product(range(size + 1), repeat=2 + others + 1) if sum(c) == size and c[-1] <= 1]
+    place = {state: k for k, state in enumerate(states)}
+
+    def law(first, members):
+        """Weights of the multisets: one of each member (and the majority record), then n_new uniform draws."""
+        weights = np.zeros(len(states))
+        for draws in itertools.product(members, repeat=n_new):
+            counts = [0] * (2 + others + 1)
+            for record in (*first, *draws):
+                counts[record] += 1
+            weights[place[tuple(counts)]] += len(members) ** -n_new
+        return weights
+
+    rest = list(range(2, 2 + others))
+    here = law([0, *rest], [0, *rest])
+    there = law([2 + others, *rest], rest) if flip else law([1, *rest], [1, *rest])
+    rows = []
+    for state in states:
+        for a, b in itertools.permutations(range(len(state)), 2):
+            moved = list(state)
+            moved[a] -= 1
+            moved[b] += 1
+            if tuple(moved) in place:
+                row = np.zeros(len(states))
+                row[place[state]], row[place[tuple(moved)]] = 1.0, -math.exp(inner_epsilon)
+                rows.append(row)
+    losses = []
+    for numerator, denominator in ((here, there), (there, here)):
+        solved = linprog(-numerator, A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=[denominator], b_eq=[1.0])
+        losses.append(math.log(-solved.fun))
+    return max(losses)
+
+
+@pytest.mark.parametrize("inner_epsilon", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize(("n_minority", "n_new"), [(1, 2), (2, 1), (2, 3), (3, 2), (3, 3)])
+def test_random_oversampling_pure_guarantee_is_exact(inner_epsilon, n_minority, n_new):
+    claimed = random_oversampling_epsilon(inner_epsilon, n_new=n_new, n_minority=n_minority)
+    assert worst_pure_loss(inner_epsilon, n_minority, n_new, flip=False) == pytest.approx(claimed, rel=1e-6)
+    if n_minority > 1:
+        assert worst_pure_loss(inner_epsilon, n_minority, n_new, flip=True) <= claimed + 1e-9
+
+
+def test_random_oversampling_is_the_log_mean_and_never_better_than_nested_copies():
+    for inner_epsilon, n_new, n_minority in [(0.1, 100, 10), (0.7, 12, 4), (0.05, 7464, 182)]:
+        copies = np.arange(n_new + 1)
+        mean = binom.pmf(copies, n_new, 1 / n_minority) @ np.exp(inner_epsilon * (1 + copies))
+        epsilon = random_oversampling_epsilon(inner_epsilon, n_new=n_new, n_minority=n_minority)
+        assert epsilon == pytest.approx(math.log(mean))
+        assert epsilon >= (1 + n_new / n_minority) * inner_epsilon
+        inner = Guarantee(inner_epsilon, 0.0, REPLACE_ONE)
+        assert random_oversampling_delta(epsilon, inner, n_new=n_new, n_minority=n_minority) == 0.0
+        assert random_oversampling_delta(0.9 * epsilon, inner, n_new=n_new, n_minority=n_minority) > 0.0
 
 
 def test_random_oversampling_depends_on_the_floor_in_the_safe_direction():
