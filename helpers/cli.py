@@ -31,6 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ChapterError as error:
         print(f"dpbook: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except BrokenPipeError:
+        # The reader of our output (`head`, say) has seen enough; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -73,7 +73,7 @@ def _filters(rows: list[claims.Claim]) -> str:
 
 
 def _register(rows: list[claims.Claim]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 15 44 27 14", ""]
+    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 17 40 26 17", ""]
     lines += _cells(["document", "statement as printed", "verdict", "chapter"])
     for row in rows:
         verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
