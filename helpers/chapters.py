@@ -6,7 +6,7 @@ is left to its cells.
 
 Parameter lines follow one pattern, `name: type = literal # RANGE: meaning`, where RANGE is one of
 
-    in [2, 200]          a number of the interval (round brackets exclude an end)
+    in [2, 200]          a number of the interval (a round bracket excludes an end, of real numbers only)
     in {a, b, c}         one of the names
     each in (0, 50]      a non-empty list, every element of the interval
 """
@@ -103,7 +103,7 @@ class Parameter:
             return value
         low, high, inclusive = _interval(members)
         if kind == "int":
-            return check_integer(self.name, value, low=_ceil(low), high=_ceil(high))
+            return check_integer(self.name, value, low=_whole(low), high=_whole(high))
         return check_real(self.name, value, low=low, high=high, inclusive=inclusive)
 
 
@@ -117,7 +117,7 @@ def _interval(text: str) -> tuple[float | None, float | None, str]:
     return finite[0], finite[1], ends[text[0], text[-1]]
 
 
-def _ceil(end: float | None) -> int | None:
+def _whole(end: float | None) -> int | None:
     return None if end is None else int(end)
 
 
@@ -296,6 +296,8 @@ def _parameter(chapter_name: str, entry: dict[str, str]) -> Parameter:
     match = _ALLOWED.match(entry["help"])
     allowed = f"{match['scope']} {match['set']}" if match else ""
     meaning = match["meaning"] if match else entry["help"]
+    if "int" in entry["inferred_type_name"] and re.search(r"\(|\d\)", allowed):
+        raise ChapterError(f"{where}: the range of integers must have square brackets, got {allowed!r}")
     parameter = Parameter(
         entry["name"], entry["inferred_type_name"], ast.literal_eval(entry["default"]), allowed, meaning
     )

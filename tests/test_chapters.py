@@ -81,6 +81,7 @@ def test_wrong_values_are_refused_by_name(tmp_path, name, text, allowed):
         "n: int = 3",
         "n: int = 9  # in [1, 5]: default out of range",
         "n: dict = {}  # unsupported type",
+        "n: int = 3  # in (1, 5]: an integer range with an open end",
     ],
 )
 def test_a_parameters_cell_that_breaks_the_pattern_is_refused(tmp_path, line):
