@@ -1,0 +1,777 @@
+"""SMOTE: nearest neighbours with a sound tie rule, brute-force counts of changed rows, guarantees for all learners."""
+
+import itertools
+import math
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from imblearn.over_sampling import SMOTE
+from scipy.optimize import linprog
+from scipy.stats import binom, binomtest
+from sklearn.base import clone
+from sklearn.neighbors import NearestNeighbors
+
+from helpers import kissing
+from helpers.oversampling import random_oversampling_epsilon
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, gaussian_delta
+from helpers.smote import (
+    BASES,
+    VERSIONS,
+    ChangedRows,
+    StableSMOTE,
+    amplification,
+    changed_rows,
+    in_degree_bound,
+    in_degrees,
+    inner_epsilon,
+    neighbour_lists,
+    printed_pair,
+)
+
+PROPERTY = settings(deadline=None, max_examples=80, derandomize=True)
+RELATIONS = [ADD_REMOVE, REPLACE_ONE]
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def roots(d):
+    """Integer vectors of equal length, pairwise at 60 degrees or more: exact ties, exactly computed.
+
+    For d = 1, 3, 4 optimal kissing configurations; for d = 2 the hexagon, in a plane of three dimensions.
+    """
+    if d == 1:
+        return np.array([[1], [-1]])
+    if d == 2:
+        return np.array(list(itertools.permutations([1, -1, 0])))
+    vectors = [
+        [a if i == first else b if i == second else 0 for i in range(d)]
+        for first, second in itertools.combinations(range(d), 2)
+        for a, b in itertools.product([1, -1], repeat=2)
+    ]
+    return np.array(vectors)
+
+
+# --- nearest neighbours ---
+
+
+def lists_by_definition(X, k, jitter=None):
+    """All distances in integers: those of the points moved by jitter / 10^9 along the first coordinate."""
+    X, scale = X.astype(object), 10**9
+    moved = X * scale
+    if jitter is not None:
+        moved[:, 0] += jitter.astype(object)
+    lists = []
+    for i, point in enumerate(moved):
+        squared = ((moved - point) ** 2).sum(axis=1)
+        lists.append(sorted((j for j in range(len(X)) if j != i), key=lambda j: (squared[j], j))[:k])
+    return np.array(lists)
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 3), st.integers(1, 6), st.integers(8, 40), st.booleans())
+def test_neighbour_lists_are_those_of_slightly_moved_points(seed, d, k, n, jittered):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, (n, d))  # many ties, many coincident points
+    jitter = rng.permutation(1000)[:n] if jittered else None
+    np.testing.assert_array_equal(neighbour_lists(X, k, jitter=jitter), lists_by_definition(X, k, jitter))
+
+
+def test_neighbour_lists_do_not_trust_rounded_inner_products():
+    """Far from the origin the usual shortcut |a|^2 + |b|^2 - 2ab loses all digits."""
+    X = np.random.default_rng(0).integers(-50, 51, (300, 20))
+    np.testing.assert_array_equal(neighbour_lists(X + 2.0**30, 5), lists_by_definition(X, 5))
+
+
+def test_coincident_points_break_the_lemma_in_the_usual_libraries():
+    X = np.zeros((500, 2))
+    bound = in_degree_bound(2, 1, 500)
+    listed = NearestNeighbors(n_neighbors=1).fit(X).kneighbors(return_distance=False)
+    assert np.bincount(listed.ravel()).max() == 499 > bound
+    assert in_degrees(X, 1).max() == 499
+    assert in_degrees(X, 1, jitter=np.random.default_rng(0).random(500)).max() <= 2
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 10])
+@pytest.mark.parametrize(("d", "number"), [(1, 2), (2, 6), (3, 12), (4, 24)])
+def test_kissing_configurations_attain_the_bound(d, number, k):
+    configuration = roots(d)
+    assert len(configuration) == number == kissing.bounds(d).lower
+    X = np.vstack([np.zeros((1, configuration.shape[1])), np.repeat(configuration, k, axis=0)])
+    assert in_degrees(X, k)[0] == k * number == in_degree_bound(d, k, 10**6)
+    assert in_degree_bound(d, k, len(X)) == len(X) - 1
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_jittered_icosahedra_attain_the_bound_without_ties(k):
+    rng = np.random.default_rng(k)
+    copies = np.repeat(kissing.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    far = 100 + rng.random((20, 3))
+    X = np.vstack([np.zeros((1, 3)), copies, far])
+    assert in_degrees(X, k, jitter=rng.random(len(X)))[0] == 12 * k == in_degree_bound(3, k, len(X))
+
+
+def cloud(rng, d, n):
+    """Distinct integer points around the origin, which comes first and so wins all ties."""
+    shells = np.vstack([size * roots(d) for size in (1, 2, 3)]) if d != 2 else np.empty((0, 2), dtype=int)
+    scattered = rng.integers(-3, 4, (n, d))
+    points = np.unique(np.vstack([shells, scattered]), axis=0)
+    points = points[np.any(points != 0, axis=1)]
+    return np.vstack([np.zeros((1, d), dtype=int), points[rng.permutation(len(points))[:n]]])
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 8), st.integers(1, 10), st.integers(12, 400))
+def test_no_distinct_points_exceed_the_bound(seed, d, k, n):
+    X = cloud(np.random.default_rng(seed), d, n)
+    k = min(k, len(X) - 1)
+    assert in_degrees(X, k).max() <= in_degree_bound(d, k, len(X))
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 3), st.integers(1, 4), st.integers(10, 120))
+def test_jitter_rescues_coincident_points(seed, d, k, n):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-1, 2, (n, d)) * (rng.random((n, 1)) < rng.random())
+    assert in_degrees(X, k, jitter=rng.random(n)).max() <= in_degree_bound(d, k, n)
+
+
+# --- counts: neighbouring data sets, exhaustively compared ---
+
+
+def minority_sets(rng, kind, d, n):
+    """n points, and two more places for the changed record."""
+    shape = np.vstack([np.zeros((1, d)), roots(d) if d != 2 else kissing.configuration(2)])
+    if kind == "configurations":  # two of them far apart: leaving one centre for the other changes both
+        copies = -(-n // (2 * (len(shape) - 1)))
+        around = np.repeat(shape[1:], copies, axis=0) * (1 + 0.01 * rng.random((copies * (len(shape) - 1), 1)))
+        points = np.vstack([around, around + 50.0])
+        points = points[np.sort(rng.permutation(len(points))[:n])]
+        return points, np.zeros(d), np.full(d, 50.0)
+    if kind == "coincident":
+        return np.zeros((n, d)), np.zeros(d), np.ones(d)
+    if kind == "lattice":
+        points = rng.integers(-2, 3, (n + 2, d)).astype(float)
+    else:
+        centres = 20 * rng.normal(size=(3, d))
+        points = centres[rng.integers(3, size=n + 2)] + rng.normal(size=(n + 2, d))
+    return points[:n], points[n], points[n + 1]
+
+
+def neighbouring_minorities(rng, kind, d, n, relation):
+    """Two (ids, points, jitter) in row order; ids from n on belong to the changed record."""
+    points, here, there = minority_sets(rng, kind, d, n)
+    ids, jitter, place = np.arange(n), rng.random(n), rng.integers(n + 1)
+    own = rng.random()
+
+    def put(name, point):
+        return np.insert(ids, place, name), np.insert(points, place, point, axis=0), np.insert(jitter, place, own)
+
+    if relation == "replaced":
+        return put(n, here), put(n + 1, there)
+    return (ids, points, jitter), put(n, here)
+
+
+def id_lists(minority, k):
+    ids, points, jitter = minority
+    lists = ids[neighbour_lists(points, k, jitter=jitter)]
+    return dict(zip(ids.tolist(), lists.tolist(), strict=True))
+
+
+def compare(first, second, k, n_new):
+    """Rows that cannot be matched, matched rows with a different list, and the number of different lists."""
+    uses = [Counter(np.resize(ids, n_new).tolist()) for ids, _, _ in (first, second)]
+    lists = [id_lists(minority, k) for minority in (first, second)]
+    matched = uses[0] & uses[1]
+    common = lists[0].keys() & lists[1].keys()
+    differ = [i for i in common if set(lists[0][i]) != set(lists[1][i])]
+    for i in differ:
+        assert len(set(lists[0][i]) - set(lists[1][i])) == 1
+    return n_new - matched.total(), sum(matched[i] for i in differ), len(differ)
+
+
+CASES = [(ADD_REMOVE, "inserted"), (REPLACE_ONE, "inserted"), (REPLACE_ONE, "replaced")]
+
+
+@settings(PROPERTY, max_examples=400)
+@given(
+    SEEDS,
+    st.sampled_from(CASES),
+    st.sampled_from(["configurations", "coincident", "lattice", "clusters"]),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(0, 150),
+    st.data(),
+)
+def test_changed_rows_are_never_more_than_claimed(seed, case, kind, d, k, n_new, data):
+    (relation, change), n = case, data.draw(st.integers(k + 1, 60))
+    first, second = neighbouring_minorities(np.random.default_rng(seed), kind, d, n, change)
+    smaller = min(len(first[0]), len(second[0]))
+    unmatched, exposed, lists = compare(first, second, k, n_new)
+    own = int(relation == REPLACE_ONE)  # the changed record's own row
+    floor = data.draw(st.integers(k + 1, smaller))
+    claimed = changed_rows(d=d, k=k, n_minority=floor, n_new=n_new, neighbouring=relation)
+    # These two together say that the claimed law is stochastically larger.
+    assert own + unmatched <= claimed.certain
+    assert own + unmatched + exposed <= claimed.maximum
+    claimed = changed_rows(d=d, k=k, n_minority=floor, n_new=n_new, neighbouring=relation, bases="random")
+    larger = len(second[0])
+    assert own == claimed.certain
+    assert (1 + lists / k) / larger <= claimed.probability * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("relation", "change"), CASES[::2])
+@pytest.mark.parametrize("n_new", [0, 7, 40, 90])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_changed_rows_are_attained_on_the_line(relation, change, k, n_new):
+    """Copies of {-1, 1} around two centres; the changed record comes first, so that it is a base most often."""
+    copies = np.repeat([[-1.0], [1.0], [99.0], [101.0]], k, axis=0) * (1 + 1e-6 * np.arange(4 * k)[:, np.newaxis])
+    far = 1000.0 + 10 * np.arange(8)[:, np.newaxis]
+    points = np.vstack([copies, far])
+    jitter = np.random.default_rng(0).random(len(points) + 1)
+    ids = np.arange(len(points))
+
+    def put(name, place):
+        return np.insert(ids, 0, name), np.vstack([[[place]], points]), jitter
+
+    before = put(97, 0.0) if change == "replaced" else (ids, points, jitter[1:])
+    after = put(98, 100.0) if change == "replaced" else put(98, 0.0)
+    unmatched, exposed, lists = compare(before, after, k, n_new)
+    own = int(relation == REPLACE_ONE)
+    claimed = changed_rows(d=1, k=k, n_minority=len(before[0]), n_new=n_new, neighbouring=relation)
+    assert lists == (4 * k if change == "replaced" else 2 * k)
+    assert own + unmatched == claimed.certain
+    assert own + unmatched + exposed == claimed.maximum
+
+
+def test_a_naive_jitter_for_neighbours_would_not_do():
+    """A priority of each neighbour, instead of a place for each point: all coincident points choose the same one."""
+    priority = np.random.default_rng(0).random(30)
+    best, second = np.argsort(priority)[:2]
+    chosen = np.where(np.arange(30) == best, second, best)
+    assert np.bincount(chosen).max() == 29 > in_degree_bound(2, 1, 30)
+
+
+# --- counts: SMOTE itself, run with coupled randomness ---
+
+
+def algorithm_2(minority, k, n_new, draws, slots):
+    """The paper's Algorithm 2, its randomness a function of the base record and of how often it was used before."""
+    ids, points, _ = minority
+    place = {name: row for row, name in enumerate(ids.tolist())}
+    rows, used = [], Counter()
+    for t in range(n_new):
+        base = int(ids[t % len(ids)])
+        turn, used[base] = used[base], used[base] + 1
+        slot, u = draws(base, turn)
+        x, neighbour = points[place[base]], points[place[slots[base][slot]]]
+        rows.append(tuple((1 - u) * neighbour + u * x))
+    return rows
+
+
+def aligned_lists(first, second, k):
+    """Lists in an order that puts shared neighbours into the same slots."""
+    here, there = id_lists(first, k), id_lists(second, k)
+    for i in here.keys() & there.keys():
+        incoming = iter([name for name in there[i] if name not in here[i]])
+        there[i] = [name if name in there[i] else next(incoming) for name in here[i]]
+    return here, there
+
+
+def changed(first, second):
+    return (Counter(first) - Counter(second)).total()
+
+
+def around_icosahedron(k):
+    """k jittered icosahedra and some points far away, without and with a record at the centre; no ties."""
+    rng = np.random.default_rng(k)
+    copies = np.repeat(kissing.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    points = np.vstack([copies, 100 + rng.random((8, 3))])
+    ids, jitter = np.arange(len(points)), rng.random(len(points) + 1)
+    larger = (np.append(ids, len(ids)), np.vstack([points, np.zeros((1, 3))]), jitter)
+    return (ids, points, jitter[:-1]), larger
+
+
+def assert_dominated(counts, claimed):
+    """No count above the maximum, and no more exceedances of a quantile than its probability allows."""
+    assert max(counts) <= claimed.maximum
+    for tail in (0.5, 0.1, 0.01):
+        exceeded = sum(count > claimed.quantile(tail) for count in counts)
+        assert binomtest(exceeded, len(counts)).proportion_ci(0.999, method="exact").low <= tail
+
+
+@pytest.mark.parametrize(("k", "n_new"), [(1, 50), (3, 100)])
+def test_algorithm_2_changes_as_many_rows_as_claimed(k, n_new):
+    first, second = around_icosahedron(k)
+    here, there = aligned_lists(first, second, k)
+    rng, counts = np.random.default_rng(0), []
+    for _ in range(150):
+        table = {}
+
+        def draws(base, turn, table=table):
+            return table.setdefault((base, turn), (rng.integers(k), rng.random(3)))
+
+        counts.append(changed(algorithm_2(first, k, n_new, draws, here), algorithm_2(second, k, n_new, draws, there)))
+    claimed = changed_rows(d=3, k=k, n_minority=len(first[0]), n_new=n_new, neighbouring=ADD_REMOVE)
+    assert_dominated(counts, claimed)
+    # The record comes last, so that it is a base once less than it could be: the mean is nearly that of the claim.
+    assert np.mean(counts) > claimed.mean - 1.5
+
+
+class Rigged(np.random.RandomState):
+    """Hands out prepared draws."""
+
+    def prepare(self, integers, steps):
+        self.integers, self.steps = integers, steps
+        return self
+
+    def randint(self, low=0, high=None, size=None, dtype=int):
+        return self.integers
+
+    def uniform(self, low=0.0, high=1.0, size=None):
+        return self.steps
+
+
+def imbalanced_learn(minority, k, integers, steps):
+    """The new rows of imbalanced-learn's SMOTE, its choices (base k + slot) given."""
+    points = minority[1]
+    majority = np.full((len(points) + len(steps), points.shape[1]), 1e6)
+    X, y = np.vstack([points, majority]), np.repeat([1, 0], [len(points), len(majority)])
+    sampler = SMOTE(k_neighbors=k, random_state=Rigged(0).prepare(integers, steps))
+    return [tuple(row) for row in sampler.fit_resample(X, y)[0][len(X) :]]
+
+
+@pytest.mark.parametrize(("k", "n_new"), [(1, 60), (3, 150)])
+def test_imbalanced_learn_changes_as_many_rows_as_claimed(k, n_new):
+    first, second = around_icosahedron(k)
+    plain = id_lists(first, k), id_lists(second, k)
+    here, there = aligned_lists(first, second, k)
+    rng, n, counts = np.random.default_rng(1), len(second[0]), []
+    # Where in imbalanced-learn's own list (nearest first) the neighbour of an aligned slot is.
+    own_slot = [
+        np.array([[plain[side][i].index(name) for name in lists[i]] for i in sorted(lists)])
+        for side, lists in enumerate((here, there))
+    ]
+    for _ in range(150):
+        base, slot, steps = rng.integers(n, size=n_new), rng.integers(k, size=n_new), rng.random(n_new)
+        smaller = np.where(base == n - 1, rng.integers(n - 1, size=n_new), base)
+        choices = smaller * k + own_slot[0][smaller, slot], base * k + own_slot[1][base, slot]
+        counts.append(
+            changed(imbalanced_learn(first, k, choices[0], steps), imbalanced_learn(second, k, choices[1], steps))
+        )
+    sizes = {"d": 3, "k": k, "n_minority": n - 1, "n_new": n_new}
+    claimed = changed_rows(neighbouring=ADD_REMOVE, bases="random", **sizes)
+    assert_dominated(counts, claimed)
+    assert binomtest(sum(counts), n_new * len(counts), claimed.probability).pvalue > 1e-3  # attained
+
+
+# --- guarantees: all private learners, by linear programming ---
+
+
+def linear_programme(states, distance, here, there, epsilon, at=None, delta=0.0):
+    """Largest log ratio of an event's probabilities, or largest excess over e^at times, over all private learners.
+
+    A learner is the probability of the event on each of the learner's inputs.
+    """
+    n, rows, limits = len(states), [], []
+    for a, b in itertools.permutations(range(n), 2):
+        steps = distance(states[a], states[b])
+        if delta and steps > 1:
+            continue  # follows from single steps, which are the definition
+        factor = math.exp(epsilon * steps)
+        for sign, limit in ((1.0, delta), (-1.0, delta + factor - 1)):  # the event, and its complement
+            row = np.zeros(n)
+            row[a], row[b] = sign, -sign * factor
+            rows.append(row)
+            limits.append(limit)
+    if at is None:  # a ratio has no scale, so that the complement does not bind
+        solved = linprog(-here, A_ub=rows[::2], b_ub=limits[::2], A_eq=[there], b_eq=[1.0], bounds=(0, None))
+        return math.log(-solved.fun)
+    solved = linprog(-(here - math.exp(at) * there), A_ub=rows, b_ub=limits, bounds=(0, 1))
+    return -solved.fun
+
+
+def row_products(certain, trials, probability):
+    """All inputs of the learner, and their laws on both sides: o and x on one side only, c on both."""
+    states = list(itertools.product(*["ox"] * certain, *["ocx"] * trials))
+
+    def law(own):
+        chance = {own: probability, "c": 1 - probability}
+        one = [1.0 if value == own else 0.0 for value in "ox"], [chance.get(value, 0.0) for value in "ocx"]
+        products = itertools.product(*[one[0]] * certain, *[one[1]] * trials)
+        return np.array([math.prod(factors) for factors in products])
+
+    return states, law("o"), law("x")
+
+
+def hamming(a, b):
+    return sum(x != y for x, y in zip(a, b, strict=True))
+
+
+LAWS = [(1, 1, 0.5), (1, 2, 0.2), (1, 3, 0.3), (2, 2, 0.25)]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("law", LAWS)
+def test_the_log_mean_is_the_exact_pure_guarantee(law, epsilon):
+    rows = ChangedRows(REPLACE_ONE, *law)
+    states, here, there = row_products(*law)
+    for side, other in ((here, there), (there, here)):
+        worst = linear_programme(states, hamming, side, other, epsilon)
+        assert worst == pytest.approx(rows.log_mean(epsilon), rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_the_log_mean_is_exact_under_add_remove(epsilon):
+    """A record more, and substitutions of two steps."""
+    certain, trials, probability = 1, 2, 0.3
+    rows = ChangedRows(ADD_REMOVE, certain, trials, probability)
+    states, here, there = row_products(1 + certain, trials, probability)  # the first place: the record itself
+
+    def steps(a, b):
+        return (a[0] != b[0]) + 2 * hamming(a[1:], b[1:])
+
+    assert linear_programme(states, steps, here, there, epsilon) == pytest.approx(rows.log_mean(epsilon), rel=1e-6)
+
+
+def test_the_log_mean_needs_independent_rows():
+    """One coin for both rows, and an input that shows it far away: then only the number of changed rows counts."""
+    here, there = np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.5, 0.5])
+    log_mean = math.log(0.5 + 0.5 * math.exp(2 * 0.7))
+    for far, expected in ((2, log_mean), (6, 1.356), (20, 2 * 0.7)):
+        distances = {frozenset("ox"): 2, frozenset("oc"): far, frozenset("xc"): far}
+        loss = linear_programme("oxc", lambda a, b, d=distances: d[frozenset((a, b))], here, there, 0.7)
+        assert loss == pytest.approx(expected, abs=1e-3)
+    assert log_mean == pytest.approx(0.927, abs=1e-3)
+
+
+@pytest.mark.parametrize("law", LAWS[:3])
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+def test_deltas_cover_all_learners(law, delta):
+    epsilon, rows = 0.5, ChangedRows(REPLACE_ONE, *law)
+    inner = Guarantee(epsilon, delta, REPLACE_ONE)
+    states, here, there = row_products(*law)
+    total = rows.amplify(inner)
+    for at in (0.2 * total.epsilon, 0.6 * total.epsilon, 0.9 * total.epsilon, total.epsilon):
+        worst = linear_programme(states, hamming, here, there, epsilon, at=at, delta=delta)
+        assert worst <= rows.delta_at(at, inner) + 1e-9
+    assert linear_programme(states, hamming, here, there, epsilon, at=total.epsilon, delta=delta) <= total.delta + 1e-9
+
+
+# --- guarantees: closed forms ---
+
+
+def test_numbers_of_the_notes():
+    """m = 3333, k = 5, A = 2, delta = 1e-8, inner epsilon 0.1; the pure guarantee beats all of them."""
+    rows, inner = ChangedRows(REPLACE_ONE, 2, 3333, 0.2), Guarantee(0.1, 0.0, REPLACE_ONE)
+    assert 0.1 * rows.maximum == pytest.approx(333.5)
+    assert 0.1 * rows.quantile(1e-8) == pytest.approx(80.1)
+    mixture = rows.mixture_delta
+    assert mixture(79.59, inner) > 1e-8 > mixture(79.6, inner)
+    assert rows.amplify(inner).epsilon == pytest.approx(69.58, abs=5e-3)
+    assert rows.amplify(inner).is_pure
+    assert rows.amplify(inner, 1e-8).epsilon == pytest.approx(rows.log_mean(0.1))
+    assert 0.1 * rows.mean == pytest.approx(66.86)
+    assert 0.1 * 3333 * 0.2 * (1 + _printed_gamma(0.1, 1e-8, 3333, 5)) == pytest.approx(154.9, abs=0.1)
+
+
+def _printed_gamma(epsilon, delta, trials, k):
+    """Root of gamma^2 - v gamma - 2 v, by numpy."""
+    v = k * (epsilon - math.log(delta) / trials)
+    return max(np.roots([1.0, -v, -2 * v]).real)
+
+
+def test_table_2_and_the_printed_pairs():
+    sizes = {"d": 25, "k": 5, "n_minority": 5000, "n_new": 5000}
+    assert printed_pair(1.0, 0.0, **sizes).epsilon == pytest.approx(220.26, abs=5e-3)
+    assert printed_pair(1.0, 0.0, **sizes).delta > 1
+    assert printed_pair(1.0, 0.0, version="printed-proof", **sizes).epsilon == pytest.approx(1101.31, abs=5e-3)
+    assert printed_pair(1.0, 6.549, **sizes).delta == pytest.approx(1e-8, rel=0.5)
+    sizes |= {"neighbouring": ADD_REMOVE}
+    printed = {version: amplification(1.0, version=version, delta=1e-8, **sizes) for version in VERSIONS[1:]}
+    assert printed["printed-icml"].epsilon == printed["printed-arxiv"].epsilon == pytest.approx(1662.7, abs=0.05)
+    assert printed["printed-proof"].epsilon == pytest.approx(8313.6, abs=0.05)
+    assert amplification(1.0, version="printed-icml", **sizes).epsilon == pytest.approx(1102.3, abs=0.05)
+    assert amplification(1.0, version="printed-proof", **sizes).epsilon == pytest.approx(5507.5, abs=0.05)
+    assert "false" in printed["printed-proof"].assumes[0]
+    for version in VERSIONS[1:]:
+        at = amplification(0.3, version=version, delta=1e-6, **sizes)
+        assert inner_epsilon(at.epsilon, version=version, delta=1e-6, **sizes) == pytest.approx(0.3, rel=1e-6)
+
+
+def test_printed_pure_guarantee_is_violated():
+    """In low dimension the printed epsilon is below that of a real pair of data sets and a real learner."""
+    sizes = {"d": 1, "k": 3, "n_minority": 20, "n_new": 40, "neighbouring": ADD_REMOVE}
+    printed = amplification(0.1, version="printed-icml", **sizes).epsilon
+    assert printed < amplification(0.1, **sizes).epsilon  # which test_changed_rows_are_attained_on_the_line attains
+
+
+def test_certain_changes_are_group_privacy():
+    rows, inner = ChangedRows(REPLACE_ONE, 4, 0, 0.5), Guarantee(0.3, 1e-6, REPLACE_ONE)
+    group = inner.group(4)
+    assert rows.amplify(inner).epsilon == pytest.approx(group.epsilon)
+    assert rows.amplify(inner).delta == pytest.approx(group.delta)
+    inserted = ChangedRows(ADD_REMOVE, 2, 0, 0.5).amplify(Guarantee(0.3, 0.0, ADD_REMOVE))
+    assert inserted.epsilon == pytest.approx(5 * 0.3)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Guarantee(0.2, 0.0, ADD_REMOVE),
+        Guarantee(0.2, 1e-9, ADD_REMOVE),
+        Guarantee(0.2, 1e-4, ADD_REMOVE, event=GaussianDpEvent(15.0)),
+        Guarantee(0.0, 1e-9, ADD_REMOVE),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_mixture_of_groups(inner, epsilon):
+    """Against the sum over groups, each as `Guarantee` gives it."""
+    rows = ChangedRows(ADD_REMOVE, 1, 12, 0.2)
+    groups = [inner.group(1 + 2 * (1 + j)).delta_at(epsilon) for j in range(13)]
+    expected = binom.pmf(np.arange(13), 12, 0.2) @ groups
+    assert rows.mixture_delta(epsilon, inner) == pytest.approx(expected, rel=1e-9, abs=1e-19)
+    assert rows.delta_at(epsilon, inner) <= expected * (1 + 1e-9) + 1e-19
+
+
+def test_gaussian_learners_have_exact_shifts():
+    rows = ChangedRows(REPLACE_ONE, 3, 0, 0.5)
+    inner = Guarantee(1.0, 1e-3, REPLACE_ONE, event=GaussianDpEvent(3.5))
+    assert rows.delta_at(2.0, inner) == pytest.approx(gaussian_delta(2.0, 3 / 3.5))
+    at = rows.amplify(inner, 1e-7).epsilon
+    assert gaussian_delta(at, 3 / 3.5) == pytest.approx(1e-7, rel=1e-6)
+    assert rows.amplify(Guarantee(1.0, 1e-3, REPLACE_ONE), 1e-7).epsilon == math.inf
+
+
+def test_random_copies_are_a_special_case():
+    rows = ChangedRows(REPLACE_ONE, 1, 400, 1 / 40)
+    assert rows.log_mean(0.1) == pytest.approx(random_oversampling_epsilon(0.1, n_new=400, n_minority=40))
+
+
+@PROPERTY
+@given(st.floats(0.001, 3), st.integers(1, 5), st.integers(0, 500), st.floats(0.01, 1), st.sampled_from(RELATIONS))
+def test_amplified_epsilon_is_between_mean_and_maximum(epsilon, certain, trials, probability, relation):
+    rows, inner = ChangedRows(relation, certain, trials, probability), Guarantee(epsilon, 0.0, relation)
+    pure = rows.amplify(inner).epsilon
+    assert rows.steps(rows.mean) * epsilon <= pure * (1 + 1e-12)
+    assert pure <= rows.steps(rows.maximum) * epsilon * (1 + 1e-12)
+    approximate = rows.amplify(inner, 1e-3)
+    assert approximate.epsilon <= min(pure, rows.steps(rows.quantile(1e-3)) * epsilon) * (1 + 1e-9)
+    assert rows.delta_at(approximate.epsilon, inner) <= 1e-3 * (1 + 1e-9)
+    exceeded = binom.sf(rows.quantile(1e-3) - certain, trials, probability)
+    assert exceeded <= 1e-3 < binom.sf(rows.quantile(1e-3) - certain - 1, trials, probability)
+
+
+@PROPERTY
+@given(
+    st.integers(1, 6),
+    st.integers(1, 10),
+    st.integers(0, 3000),
+    st.sampled_from(RELATIONS),
+    st.sampled_from(BASES),
+    st.data(),
+)
+def test_a_lower_floor_is_never_better(d, k, n_new, relation, bases, data):
+    floor = data.draw(st.integers(k + 1, 300))
+    sizes = {"d": d, "k": k, "n_new": n_new, "neighbouring": relation, "bases": bases}
+    low, high = (changed_rows(n_minority=n, **sizes) for n in (floor, floor + data.draw(st.integers(1, 50))))
+    assert low.certain >= high.certain
+    assert low.maximum >= high.maximum
+    assert low.log_mean(0.3) >= high.log_mean(0.3) * (1 - 1e-12)
+    assert low.certain + low.trials <= n_new + (relation == REPLACE_ONE)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("bases", BASES)
+@pytest.mark.parametrize(("delta", "inner_delta"), [(None, 0.0), (1e-6, 0.0), (1e-3, 1e-9)])
+def test_inner_epsilon_inverts(relation, bases, delta, inner_delta):
+    sizes = {"d": 3, "k": 5, "n_minority": 100, "n_new": 250, "neighbouring": relation, "bases": bases}
+    options = {"delta": delta, "inner_delta": inner_delta}
+    inner = inner_epsilon(1.0, **sizes, **options)
+    assert amplification(inner, **sizes, **options).epsilon <= 1.0
+    assert amplification(inner * 1.001, **sizes, **options).epsilon > 1.0
+
+
+def test_infeasible_targets_say_so():
+    sizes = {"d": 3, "k": 5, "n_minority": 100, "n_new": 250, "neighbouring": REPLACE_ONE}
+    with pytest.raises(ValueError, match=r"no inner epsilon gives delta=1e-06: the \S+ changed records"):
+        inner_epsilon(5.0, delta=1e-6, inner_delta=1e-7, **sizes)
+    with pytest.raises(ValueError, match="delta must be given if inner_delta"):
+        inner_epsilon(5.0, inner_delta=1e-7, **sizes)
+    assert amplification(1.0, delta=1e-6, inner_delta=1e-7, **sizes).epsilon == math.inf
+
+
+def test_amplification_says_what_it_assumes():
+    sizes = {"d": 6, "k": 5, "n_minority": 200, "n_new": 400, "neighbouring": ADD_REMOVE}
+    learner = Guarantee(0.1, 0.0, ADD_REMOVE, assumes=("norm bound (radius) public",), source="a paper")
+    guarantee = amplification(learner, **sizes)
+    assert guarantee.neighbouring == ADD_REMOVE
+    text = "; ".join(guarantee.assumes)
+    for part in ("radius", "200 minority", "6 features", "5 neighbours", "400 new", "jitter", "secret", "order"):
+        assert part in text
+    assert guarantee.source.startswith("a paper; ")
+    assert guarantee.epsilon == amplification(0.1, **sizes).epsilon
+
+
+def test_large_numbers_are_fast():
+    began = time.process_time()
+    amplification(0.01, d=10, k=5, n_minority=1000, n_new=100_000, neighbouring=REPLACE_ONE, delta=1e-8)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d": 0}, "d(imension)? must be"),
+        ({"k": 0}, r"k must be an integer in \[1, 19\], got 0"),
+        ({"k": 20}, r"k must be an integer in \[1, 19\], got 20"),
+        ({"n_minority": 1}, "n_minority must be"),
+        ({"n_new": -1}, "n_new must be"),
+        ({"n_new": 1.5}, "n_new must be"),
+        ({"neighbouring": "add"}, "neighbouring must be"),
+        ({"bases": "any"}, "bases must be"),
+        ({"version": "printed"}, "version must be"),
+        ({"delta": 0.0}, "delta must be"),
+        ({"inner_delta": 2.0}, "inner_delta must be"),
+        ({"inner_delta": 1e-6, "version": "printed-icml"}, "inner_delta must be 0"),
+        ({"n_new": 0, "version": "printed-icml", "delta": 1e-6}, "n_new must be positive"),
+    ],
+)
+def test_bad_parameters(change, message):
+    good = {"d": 2, "k": 5, "n_minority": 20, "n_new": 10, "neighbouring": REPLACE_ONE}
+    for function in (amplification, inner_epsilon):
+        if function is inner_epsilon and change == {"inner_delta": 1e-6, "version": "printed-icml"}:
+            continue  # refused earlier: no delta
+        with pytest.raises(ValueError, match=message):
+            function(1.0, **(good | change))
+
+
+def test_bad_learners():
+    sizes = {"d": 2, "k": 5, "n_minority": 20, "n_new": 10}
+    with pytest.raises(ValueError, match="neighbouring"):
+        amplification(Guarantee(1.0, 0.0, ADD_REMOVE), neighbouring=REPLACE_ONE, **sizes)
+    with pytest.raises(ValueError, match="inner_delta must be 0 with a Guarantee"):
+        amplification(Guarantee(1.0, 0.0, ADD_REMOVE), neighbouring=ADD_REMOVE, inner_delta=1e-6, **sizes)
+    rows = ChangedRows(REPLACE_ONE, 1, 1, 0.5)
+    with pytest.raises(ValueError, match=r"inner\.neighbouring"):
+        rows.amplify(Guarantee(1.0, 0.0, ADD_REMOVE))
+    with pytest.raises(ValueError, match=r"inner\.epsilon"):
+        rows.delta_at(1.0, Guarantee(math.inf, 0.0, REPLACE_ONE))
+    with pytest.raises(ValueError, match="gamma"):
+        printed_pair(1.0, -0.1, **sizes)
+    with pytest.raises(ValueError, match="version"):
+        printed_pair(1.0, 0.1, version="corrected", **sizes)
+    with pytest.raises(ValueError, match="jitter must hold 3 distinct"):
+        neighbour_lists(np.zeros((3, 1)), 1, jitter=[0.1, 0.1, 0.2])
+
+
+# --- the resampler ---
+
+
+def two_classes(n_minority, n_majority, d, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.repeat([1, 0], [n_minority, n_majority]))
+    return rng.normal(size=(n_minority + n_majority, d)) + y[:, np.newaxis], y
+
+
+@pytest.mark.parametrize("interpolation", ["coordinate", "sample"])
+@pytest.mark.parametrize("bases", BASES)
+def test_new_records_lie_between_a_base_and_its_neighbours(bases, interpolation):
+    X, y = two_classes(15, 40, 3)
+    sampler = StableSMOTE(100, k=4, n_minority=10, bases=bases, interpolation=interpolation, random_state=0)
+    X_new, y_new = sampler.fit_resample(X, y)
+    np.testing.assert_array_equal(X_new[: len(X)], X)
+    np.testing.assert_array_equal(y_new, np.concatenate([y, np.ones(100, dtype=int)]))
+    members = np.flatnonzero(y == 1)
+    lists = members[lists_by_definition((X[members] * 1e6).round(), 4)]
+    base, neighbour, new = X[sampler.base_indices_], X[sampler.neighbour_indices_], X_new[len(X) :]
+    for i, j in zip(sampler.base_indices_, sampler.neighbour_indices_, strict=True):
+        assert j in lists[np.flatnonzero(members == i)[0]]
+    if bases == "cyclic":
+        np.testing.assert_array_equal(sampler.base_indices_, np.resize(members, 100))
+    weights = (new - neighbour) / (base - neighbour)
+    assert np.all((weights >= 0) & (weights <= 1))
+    assert np.allclose(weights, weights[:, :1]) == (interpolation == "sample")
+
+
+def test_neighbours_and_random_bases_are_uniform():
+    X, y = two_classes(8, 0, 2)
+    sampler = StableSMOTE(8000, k=4, n_minority=8, bases="random", random_state=1)
+    sampler.fit_resample(X, y)
+    pairs = Counter(zip(sampler.base_indices_.tolist(), sampler.neighbour_indices_.tolist(), strict=True))
+    assert len(pairs) == 32
+    for count in pairs.values():
+        assert binomtest(count, 8000, 1 / 32).pvalue > 1e-5
+
+
+def test_stability_of_the_resampler_is_that_of_the_theorem():
+    X, y = two_classes(30, 50, 3)
+    sizes = {"n_new": 70, "k": 5}
+    for relation, bases in itertools.product(RELATIONS, BASES):
+        sampler = StableSMOTE(**sizes, n_minority=25, neighbouring=relation, bases=bases)
+        sampler.fit_resample(X, y)
+        assert sampler.stability_ == changed_rows(d=3, n_minority=25, neighbouring=relation, bases=bases, **sizes)
+    sampler = clone(sampler).set_params(n_minority=None)
+    with pytest.warns(PrivacyLeakWarning, match="private number of minority records"):
+        sampler.fit_resample(X, y)
+    # One less than there are: a neighbouring data set may have that many.
+    assert (
+        sampler.stability_.probability
+        == changed_rows(d=3, n_minority=29, neighbouring=REPLACE_ONE, bases="random", **sizes).probability
+    )
+    assert any("number of minority records public" in item for item in sampler.stability_.assumes)
+    inner = Guarantee(0.1, 0.0, REPLACE_ONE)
+    assert sampler.stability_.amplify(inner).epsilon == pytest.approx(sampler.stability_.log_mean(0.1))
+
+
+@pytest.mark.parametrize(("n_minority", "expected"), [(0, 0), (1, 6), (2, 6), (4, 6)])
+def test_too_few_minority_records_are_no_error(n_minority, expected):
+    X, y = two_classes(n_minority, 20, 2)
+    X_new, y_new = StableSMOTE(6, k=5, n_minority=10, random_state=0).fit_resample(X, y)
+    assert len(X_new) == len(X) + expected
+    assert np.sum(y_new == 1) == n_minority + expected
+    if n_minority == 1:
+        np.testing.assert_allclose(X_new[len(X) :], np.repeat(X[y == 1], 6, axis=0))
+
+
+def test_coincident_minority_records_are_no_hub():
+    """A record among 200 copies of itself: nobody's list depends on it more than the bound allows."""
+    X, y = np.zeros((200, 2)), np.ones(200, dtype=int)
+    sampler = StableSMOTE(40_000, k=1, n_minority=200, random_state=0)
+    sampler.fit_resample(X, y)
+    listed = {i: j for i, j in zip(sampler.base_indices_, sampler.neighbour_indices_, strict=True)}
+    assert max(Counter(listed.values()).values()) <= 2
+
+
+def test_the_same_seed_gives_the_same_records():
+    X, y = two_classes(12, 10, 2)
+    first, second = (StableSMOTE(20, k=3, n_minority=9, random_state=7).fit_resample(X, y)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    other = StableSMOTE(20, k=3, n_minority=9, random_state=8).fit_resample(X, y)[0]
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_new": -1}, "n_new must be"),
+        ({"n_new": 5, "k": 0}, "k must be"),
+        ({"n_new": 5, "k": 5, "n_minority": 5}, r"k must be an integer in \[1, 4\], got 5"),
+        ({"n_new": 5, "bases": "all"}, "bases must be"),
+        ({"n_new": 5, "interpolation": "none"}, "interpolation must be"),
+        ({"n_new": 5, "neighbouring": None}, "neighbouring must be"),
+    ],
+)
+def test_bad_options_are_refused_before_the_data(options, message):
+    with pytest.raises(ValueError, match=message):
+        StableSMOTE(**options).fit_resample(None, None)
+
+
+def test_features_must_be_numbers():
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        StableSMOTE(5, n_minority=10).fit_resample([["a"], ["b"]], [0, 1])
+    with pytest.raises(ValueError, match="NaN"):
+        StableSMOTE(5, n_minority=10).fit_resample([[np.nan], [1.0]], [0, 1])
