@@ -334,12 +334,12 @@ def random_oversampling_epsilon(inner_epsilon, *, n_new, n_minority) -> float:
     A record is drawn C ~ Bin(N, 1/n1) times, and the pipeline is epsilon-DP for epsilon = log E e^{(1 + C) eps0} =
     eps0 + N log(1 + (e^eps0 - 1)/n1), attained by a learner whose answer is e^eps0 times as likely with every copy.
 
-    Why an average is enough. Let F(c) and F'(c) be the probabilities of an event given c draws of the changed record,
-    in the two data sets. Coupling the other draws gives F'(a) >= e^{-(1 + max(a, b)) eps0} F(b) for all a and b, and
-    |log F(a) - log F(b)| <= |a - b| eps0. For a < b and D = (b - a) eps0 these give F'(a) e^{(1 + b) eps0} + F'(b)
-    e^{(1 + a) eps0} >= F(a) (e^D + e^{-D} max(1, F(b)/F(a))) >= F(a) + F(b); summing over independent a and b gives
-    E F <= E F' E e^{(1 + C) eps0}. If the label changes, the draws of the other data set do not involve the record,
-    and averaging the inequality at each c is enough.
+    Why an average is enough. Pass from one data set to the other row by row: the changed record's own row costs
+    eps0. Each of the N drawn rows is the changed record with probability p = 1/n1, and given the other rows the
+    learner's event probability varies by at most e^eps0 over the values of this one. With c its mean over the other
+    records and f, f' its values at the record and its replacement, ((1 - p) c + p f)/((1 - p) c + p f') <= 1 + p
+    (e^eps0 - 1), since c and f' are at least f e^-eps0. If the label changes, the drawn row's law in the other data
+    set is that of c alone, and both directions obey the same bound.
 
     Parameters
     ----------
