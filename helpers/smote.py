@@ -7,6 +7,7 @@ nobody else. Kissing numbers, on which the worst case rests, belong to `helpers.
 """
 
 import dataclasses
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -39,6 +40,8 @@ from helpers.validation import check_choice, check_integer, check_real
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _SPARE_NEIGHBOURS = 2  # candidates fetched beyond the k that are needed, so that most ties end among them
 _BLOCK = 256  # points whose distances are recomputed at a time, to stay in the processor's cache
+_LARGEST = 2.0**500  # of a coordinate, and one over the smallest difference of two
+_WHOLE_ABOVE = 2.0**-448  # floating-point numbers above are multiples of 2^-500
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 
 # Where each printed pair stands, and whether it keeps the factor k that its proof has and its statement lost.
@@ -50,6 +53,13 @@ _PRINTED = {
 _SOURCE = "SMOTE: Rosenblatt et al. 2025, Theorem 3, corrected"
 VERSIONS = ("corrected", *_PRINTED)
 BASES = ("cyclic", "random")
+_ASSUMES = (
+    "records that both data sets have are in the same order",
+    "tie-breaking jitter independent of the data",
+    "secret choice of neighbours",
+    "learner blind to the order of records",
+    EXACT_REALS,
+)
 
 
 # --- nearest neighbours ---------------------------------------------------------------------------
@@ -61,7 +71,8 @@ def neighbour_lists(X, k, *, jitter=None) -> np.ndarray:
     With `jitter`, ties are broken as if point i were moved by t jitter[i] along the first coordinate, t > 0 tending
     to 0. The squared distance of i and j is then D + 2 t (x_i1 - x_j1)(p_i - p_j) + t^2 (p_i - p_j)^2, so that for all
     small enough t it orders as the triple (D, middle factor, last factor) does lexicographically. No t is chosen and
-    nothing is rounded: the lists are valid for points that are distinct, which is what `in_degree_bound` asks for.
+    the lists are valid for points that are distinct, which is what `in_degree_bound` asks for. (Distances D themselves
+    are floating-point numbers, of coordinates cut off at 2^500 and rounded to multiples of 2^-500.)
     A priority for each *neighbour* would not do: 500 coincident points would all choose the same one.
 
     Parameters
@@ -85,7 +96,7 @@ def neighbour_lists(X, k, *, jitter=None) -> np.ndarray:
     >>> neighbour_lists([[0.0], [1.0], [3.0]], 1).ravel().tolist()
     [1, 0, 1]
     """
-    X = check_array(X, dtype=np.float64, ensure_min_samples=2)
+    X = _squarable(check_array(X, dtype=np.float64, ensure_min_samples=2))
     n = len(X)
     k = check_integer("k", k, low=1, high=n - 1)
     jitter = None if jitter is None else _check_jitter(jitter, n)
@@ -169,6 +180,16 @@ def _check_jitter(jitter, n) -> np.ndarray:
     return jitter
 
 
+def _squarable(X) -> np.ndarray:
+    """X with magnitudes above 2^500 cut off and fractions of 2^-500 rounded away, a rule that no record can change.
+
+    Squares of differences then neither overflow nor vanish. Otherwise distinct points far from or close to all others
+    would count as coincident, and one record could enter every list.
+    """
+    X = np.clip(X, -_LARGEST, _LARGEST)
+    return np.where(np.abs(X) < _WHOLE_ABOVE, np.rint(X * _LARGEST) / _LARGEST, X)
+
+
 def _squared_distances(a, b) -> np.ndarray:
     """Row by row, from differences: exactly 0 for coincident points, and the same whatever the other rows are."""
     return np.sum(np.square(a - b), axis=1)
@@ -197,9 +218,9 @@ def _neighbours_of(i, X, k, jitter) -> np.ndarray:
 class ChangedRows:
     """Law of the number of the learner's rows that one changed record changes: certain + Bin(trials, probability).
 
-    Data sets are multisets. Neighbours give, with coupled randomness, inputs of the learner that differ in that many
-    substituted rows and, under add/remove, one row inserted; each row is changed independently of the others. The law
-    is a stochastic upper bound over all pairs of neighbours.
+    Neighbours differ in one record and keep the order of the others. With coupled randomness they give inputs of the
+    learner that differ in that many substituted rows and, under add/remove, one row inserted; each row is changed
+    independently of the others. The law is a stochastic upper bound over all pairs of neighbours.
 
     Attributes
     ----------
@@ -470,16 +491,62 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
     assumes = (
         f"at least {n_minority} minority records, a public floor",
         f"public: {d} features, {k} neighbours, {n_new} new records",
-        "tie-breaking jitter independent of the data",
-        "secret choice of neighbours",
-        "learner blind to the order of records",
-        EXACT_REALS,
+        *_ASSUMES,
     )
     if check_choice("bases", bases, BASES) == "random":
         return ChangedRows(neighbouring, replaced, n_new, (1 + lists / k) / n, assumes)
     own = -(-n_new // n)
     used = (lists + 1) * (n_new // n) + min(lists + 1, n_new % n)
     return ChangedRows(neighbouring, replaced + own, used - own, 1 / k, assumes)
+
+
+def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedRows:
+    """`changed_rows` with several classes resampled, each by a SMOTE of its own with cyclic bases.
+
+    A record that comes or goes concerns one class. A replacement within a class is that of `changed_rows`; one that
+    moves a record from one class to another leaves the lists of the first *and* enters those of the second, so the rows
+    of both add up. The law takes the largest number of certain rows and of trials over these cases.
+
+    Parameters
+    ----------
+    d, k, neighbouring
+        As in `changed_rows`.
+    n_records : sequence of int
+        Public floor on the number of records of each class, all above `k`.
+    n_new : sequence of int
+        New rows of each class, fixed and public; 0 for a class that is left alone.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or sequences of different lengths or with fewer than two classes.
+
+    Source: corrects Rosenblatt et al. 2025, Section 6, which takes the largest ratio of a single class.
+
+    >>> rows = multiclass_changed_rows(d=1, k=1, n_records=[9, 9, 50], n_new=[9, 9, 0], neighbouring=REPLACE_ONE)
+    >>> rows.certain, rows.trials
+    (3, 4)
+    """
+    if len(n_records) < 2 or len(n_records) != len(n_new):
+        raise ValueError(f"n_records and n_new must name the same two or more classes, got {n_records!r} and {n_new!r}")
+
+    def laws(relation):
+        return [
+            changed_rows(d=d, k=k, n_minority=own, n_new=new, neighbouring=relation)
+            for own, new in zip(n_records, n_new, strict=True)
+        ]
+
+    cases = [(law.certain, law.trials) for law in laws(neighbouring)]
+    if neighbouring == REPLACE_ONE:
+        # The record's own row, and what coming or going does to two classes.
+        cases += [
+            (1 + left.certain + entered.certain, left.trials + entered.trials)
+            for left, entered in itertools.combinations(laws(ADD_REMOVE), 2)
+        ]
+    certain, trials = (max(column) for column in zip(*cases, strict=True))
+    sizes = f"at least {tuple(n_records)!r} records of each class, public floors"
+    public = f"public: {d} features, {k} neighbours, {tuple(n_new)!r} new records of each class"
+    return ChangedRows(neighbouring, certain, trials, 1 / k, (sizes, public, *_ASSUMES))
 
 
 def _group_deltas(inner, losses, sizes):
@@ -836,8 +903,11 @@ class StableSMOTE(BaseEstimator):
         warnings.warn(
             "the stability depends on the private number of minority records", PrivacyLeakWarning, stacklevel=3
         )
-        rows = changed_rows(n_minority=max(n_members - 1, self.k + 1), **sizes, **laws)
         assumed = "number of minority records public (the stability was computed from it)"
+        if n_members - 1 <= self.k:  # too few for `changed_rows`: every new row may change
+            certain = self.n_new + int(self.neighbouring == REPLACE_ONE)
+            return ChangedRows(self.neighbouring, certain, 0, 1.0, (assumed, *_ASSUMES))
+        rows = changed_rows(n_minority=n_members - 1, **sizes, **laws)
         return dataclasses.replace(rows, assumes=(*rows.assumes, assumed))
 
     def _pairs(self, X, members, jitter, rng) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
 """SMOTE: nearest neighbours with a sound tie rule, brute-force counts of changed rows, guarantees for all learners."""
 
+import dataclasses
 import itertools
 import math
 import time
@@ -29,6 +30,7 @@ from helpers.smote import (
     in_degree_bound,
     in_degrees,
     inner_epsilon,
+    multiclass_changed_rows,
     neighbour_lists,
     printed_pair,
 )
@@ -84,6 +86,17 @@ def test_neighbour_lists_do_not_trust_rounded_inner_products():
     """Far from the origin the usual shortcut |a|^2 + |b|^2 - 2ab loses all digits."""
     X = np.random.default_rng(0).integers(-50, 51, (300, 20))
     np.testing.assert_array_equal(neighbour_lists(X + 2.0**30, 5), lists_by_definition(X, 5))
+
+
+@pytest.mark.parametrize(("scale", "outlier"), [(1e200, 1e230), (1e-200, 1e-170), (1e-320, 1.0)])
+def test_extreme_coordinates_do_not_make_a_hub(scale, outlier):
+    """Squares that overflow or vanish must not make distinct points coincide."""
+    rng = np.random.default_rng(1)
+    X, jitter = rng.random((60, 1)) * scale, rng.random(60)
+    X[0] = outlier
+    lists = neighbour_lists(X, 1, jitter=jitter)
+    assert in_degrees(X, 1, jitter=jitter).max() <= in_degree_bound(1, 1, 60)
+    assert (lists[:, 0] != np.arange(60)).all()
 
 
 def test_coincident_points_break_the_lemma_in_the_usual_libraries():
@@ -245,6 +258,42 @@ def test_changed_rows_are_attained_on_the_line(relation, change, k, n_new):
     assert lists == (4 * k if change == "replaced" else 2 * k)
     assert own + unmatched == claimed.certain
     assert own + unmatched + exposed == claimed.maximum
+
+
+@PROPERTY
+@given(seed=SEEDS, d=st.integers(1, 3), k=st.integers(1, 3), n=st.integers(5, 12), more=st.integers(0, 25))
+def test_moving_between_classes_changes_the_rows_of_both(seed, d, k, n, more):
+    """A record leaves one class and enters another: what happens in both is covered by the law of several classes."""
+    rng = np.random.default_rng(seed)
+    sides = [neighbouring_minorities(rng, "configurations", d, n, "inserted") for _ in range(2)]
+    unmatched = uncertain = 0
+    for smaller, larger in sides:
+        own, matched, _ = compare(smaller, larger, k, more)
+        unmatched, uncertain = unmatched + own, uncertain + matched
+    claimed = multiclass_changed_rows(d=d, k=k, n_records=[n, n], n_new=[more, more], neighbouring=REPLACE_ONE)
+    assert 1 + unmatched <= claimed.certain
+    assert 1 + unmatched + uncertain <= claimed.maximum
+
+
+def test_several_classes_need_more_than_the_largest_of_them():
+    def law(n_new, relation):
+        return multiclass_changed_rows(d=2, k=2, n_records=[50, 40, 30], n_new=n_new, neighbouring=relation)
+
+    one_by_one = [changed_rows(d=2, k=2, n_minority=n, n_new=100, neighbouring=ADD_REMOVE) for n in (50, 40, 30)]
+    everything = law([100, 100, 100], ADD_REMOVE)
+    assert everything.maximum == max(rows.maximum for rows in one_by_one)
+    both = law([100, 100, 100], REPLACE_ONE)
+    assert both.certain == 1 + one_by_one[1].certain + one_by_one[2].certain
+    assert both.maximum >= 1 + one_by_one[1].maximum + one_by_one[2].maximum > 1 + everything.maximum
+    # One class resampled: the case of `changed_rows`, where a flip is no worse than a replacement.
+    alone = changed_rows(d=2, k=2, n_minority=30, n_new=100, neighbouring=REPLACE_ONE)
+    assert law([0, 0, 100], REPLACE_ONE) == dataclasses.replace(alone, assumes=law([0, 0, 100], REPLACE_ONE).assumes)
+
+
+@pytest.mark.parametrize("n_new", [[10], [10, 10, 10]])
+def test_classes_must_match(n_new):
+    with pytest.raises(ValueError, match="n_records and n_new"):
+        multiclass_changed_rows(d=2, k=2, n_records=[50, 40], n_new=n_new, neighbouring=REPLACE_ONE)
 
 
 def test_a_naive_jitter_for_neighbours_would_not_do():
@@ -723,6 +772,9 @@ def test_stability_of_the_resampler_is_that_of_the_theorem():
         == changed_rows(d=3, n_minority=29, neighbouring=REPLACE_ONE, bases="random", **sizes).probability
     )
     assert any("number of minority records public" in item for item in sampler.stability_.assumes)
+    with pytest.warns(PrivacyLeakWarning):
+        sampler.fit_resample(*two_classes(5, 50, 3))
+    assert sampler.stability_.maximum == 71  # no floor above k: everything may change
     inner = Guarantee(0.1, 0.0, REPLACE_ONE)
     assert sampler.stability_.amplify(inner).epsilon == pytest.approx(sampler.stability_.log_mean(0.1))
 
