@@ -201,6 +201,12 @@ class Chapter:
             digest.update(f"\0{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
+    def modules(self) -> list[str]:
+        """Names of the helper modules that the code cells reach, sorted."""
+        code = [cell.source for cell in self.notebook.cells if cell.cell_type == "code"]
+        files = [file.relative_to(paths.ROOT).with_suffix("") for file in _reached_modules("\n".join(code))]
+        return [".".join(file.parts).removesuffix(".__init__") for file in files]
+
     def is_fresh(self) -> bool:
         """Whether the stored outputs come from the code, helpers and pins as they are now."""
         return self.record.get("fingerprint") == self.fingerprint()

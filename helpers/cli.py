@@ -12,25 +12,31 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
-from helpers import chapters, paths
+from helpers import chapters, experiments, paths
 from helpers.chapters import ChapterError
 
 USAGE_ERROR = 2
+INTERRUPTED = 130  # as shells have it
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (a run or build failed) or 2 (bad input, nothing was run)."""
+    """Run one command; the exit code is 0, 1 (a run or build failed), 2 (bad input, nothing was run) or 130."""
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)
     except ChapterError as error:
         print(f"dpbook: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("dpbook: interrupted; with --jobs, the same command continues where this one stopped", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`head`, say) has seen enough; the interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("chapter")
         command.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="pairs")
         command.add_argument("--set", metavar="NAME", dest="named", help="a named set of params/CHAPTER.yaml")
+        command.add_argument(
+            "--jobs", type=int, metavar="N", help="trials in N processes; what is finished survives an interruption"
+        )
+        command.add_argument("--scheduler", metavar="ADDRESS", help="N at a time on this Dask cluster (needs --jobs)")
         if name == "run":
             command.add_argument("--html", action="store_true", help="also render the run as a page")
     add("data", _data, "list the data sets and where each is found")
@@ -89,47 +99,70 @@ def _values(options) -> dict:
         raise ChapterError(
             f"--set must be one of {', '.join(sets) or '(none)'} of chapter {chapter.name}, got {options.named!r}"
         )
+    if options.jobs is not None and options.jobs < 1:
+        raise ChapterError(f"--jobs must be at least 1, got {options.jobs}")
+    if options.scheduler is not None and options.jobs is None:
+        raise ChapterError("--scheduler must come with --jobs, got it alone")
     return sets.get(options.named, {}) | chapter.parse(options.pairs)
 
 
 def _run(options) -> int:
-    chapter, values = chapters.chapter(options.chapter), _values(options)
-    folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    notebook = _try_run(chapter, values, folder)
-    if notebook is None:
+    executed = _executed(options)
+    if executed is None:
         return 1
-    print(notebook)
-    return _render(notebook) if options.html else 0
+    print(executed.notebook)
+    return _render(executed.notebook) if options.html else 0
 
 
-def _try_run(chapter: chapters.Chapter, values: dict, folder: Path) -> Path | None:
+class _Executed(NamedTuple):
+    notebook: Path
+    parameters: dict
+    fingerprint: str
+    seconds: float
+
+
+def _executed(options) -> _Executed | None:
+    """Run a copy of a chapter; None if a cell failed, which has then been reported."""
     from papermill.exceptions import PapermillExecutionError
 
+    chapter, values = chapters.chapter(options.chapter), _values(options)
+    folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    modules = chapter.modules()
+    code = experiments.code_digest(modules)  # before the fingerprint: an edit in between is noticed, not attributed
+    fingerprint, started = chapter.fingerprint(), time.perf_counter()
     try:
-        return chapter.run(values, folder)
+        with ExitStack() as stack:
+            earlier = 0.0
+            if options.jobs is not None:
+                defaults = {name: item.default for name, item in chapter.parameters.items()}
+                identity = [chapter.name, fingerprint, defaults | values]
+                store = folder.parent / "experiments.sqlite"
+                session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
+                earlier = stack.enter_context(session)
+            notebook = chapter.run(values, folder)
     except PapermillExecutionError as error:
         print(f"dpbook: {error.ename}: {error.evalue}", file=sys.stderr)
         print(f"dpbook: the cells that did run are in {folder / chapter.path.name}", file=sys.stderr)
         return None
+    return _Executed(notebook, values, fingerprint, time.perf_counter() - started + earlier)
 
 
 def _record(options) -> int:
-    chapter, values = chapters.chapter(options.chapter), _values(options)
-    folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    fingerprint, started = chapter.fingerprint(), time.perf_counter()
-    if _try_run(chapter, values, folder) is None:
+    executed = _executed(options)
+    if executed is None:
         return 1
     provenance = {
-        "chapter": chapter.name,
-        "parameters": values,
-        "fingerprint": fingerprint,
+        "chapter": options.chapter,
+        "parameters": executed.parameters,
+        "fingerprint": executed.fingerprint,
         "date": datetime.now(UTC).date().isoformat(),
-        "seconds": round(time.perf_counter() - started),
+        "seconds": round(executed.seconds),
         "cores": os.cpu_count(),
+        "jobs": options.jobs or 1,
         "python": platform.python_version(),
     }
     paths.RESULTS.mkdir(exist_ok=True)
-    for table in sorted(folder.glob("*.csv")):
+    for table in sorted(executed.notebook.parent.glob("*.csv")):
         shutil.copy(table, paths.RESULTS / table.name)
         (paths.RESULTS / table.name).with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")
         print(paths.RESULTS / table.name)
