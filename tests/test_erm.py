@@ -23,20 +23,30 @@ OUTSIDE = (
     "labels are a public parameter (the label set of the data would be a release); this check uses others than 0 and 1"
 )
 TOO_FEW = "ten records: the noise of a private learner may outweigh them"
+BOUNDED = "class weights above 1 are refused: a record's pull must be bounded"
 RELATION = "the default relation is a member of dp-accounting's enumeration, which scikit-learn's list of types lacks"
 EXPECTED_FAILURES = {
     "check_estimators_dtypes": OUTSIDE,
     "check_classifier_data_not_an_array": OUTSIDE,
     "check_fit2d_1feature": OUTSIDE,
     "check_classifiers_classes": OUTSIDE,
+    "check_class_weight_classifiers": BOUNDED,
 }
-ESTIMATORS = [erm.ERMClassifier(), erm.ObjectivePerturbationClassifier(random_state=0)]
+ESTIMATORS = [
+    erm.ERMClassifier(),
+    erm.ObjectivePerturbationClassifier(random_state=0),
+    erm.OutputPerturbationClassifier(regularization=0.1, random_state=0),
+    erm.DPGradientDescentClassifier(epsilon=5.0, random_state=0),
+]
 
 
 def expected_failures(estimator):
-    private = isinstance(estimator, erm.ObjectivePerturbationClassifier)
-    relation = {"check_parameters_default_constructible": RELATION}
-    return EXPECTED_FAILURES | ({"check_classifiers_one_label": TOO_FEW} | relation if private else {})
+    failures = dict(EXPECTED_FAILURES)
+    if isinstance(estimator, erm.estimators.PrivateERMClassifier):
+        failures["check_parameters_default_constructible"] = RELATION
+    if isinstance(estimator, erm.ObjectivePerturbationClassifier):
+        failures["check_classifiers_one_label"] = TOO_FEW
+    return failures
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
@@ -274,6 +284,7 @@ def test_released_coefficients_have_the_exact_distribution_and_loss(regularizati
             epsilon=1.0,
             regularization=regularization,
             fit_intercept=False,
+            analysis="chaudhuri",
             random_state=np.random.default_rng(6),
         )
         draws = np.array([model.fit(X, y).coef_[0, 0] for _ in range(2000)])
@@ -406,7 +417,8 @@ def test_units_of_the_radius_do_not_matter():
 
 
 def test_guarantee_names_what_is_public():
-    model = erm.ObjectivePerturbationClassifier(epsilon=0.5, random_state=0).fit(*simulated(50, 2))
+    model = erm.ObjectivePerturbationClassifier(epsilon=0.5, analysis="chaudhuri", random_state=0)
+    model.fit(*simulated(50, 2))
     guarantee = model.guarantee_
     assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (0.5, 0.0, REPLACE_ONE)
     assert {a.split()[0] for a in guarantee.assumes} == {"number", "norm", "set", "exact"}
@@ -420,8 +432,8 @@ def test_an_absent_class_is_no_error(estimator, label):
     model = clone(estimator).fit(simulated(200, 2)[0], np.full(200, label))
     assert model.classes_.tolist() == [0, 1]
     assert model.predict_proba([[0.0, 0.0]]).shape == (1, 2)
-    if isinstance(model, erm.ObjectivePerturbationClassifier):
-        assert model.guarantee_.epsilon == 1.0
+    if isinstance(model, erm.estimators.PrivateERMClassifier):
+        assert model.guarantee_.epsilon == estimator.epsilon
     assert model.predict([[0.0, 0.0]]).tolist() == [label]
 
 
@@ -445,7 +457,15 @@ def test_labels_outside_the_public_set_are_refused(estimator):
         ("neighbouring", "add"),
         ("n_records", 0),
         ("classes", (0, 0)),
-        ("classes", (0, 1, 2)),
+        ("loss", "hinge"),
+        ("h", 0.0),
+        ("class_weight", "uniform"),
+        ("class_weight", {0: 0.5}),
+        ("class_weight", {0: 0.5, 1: 1.5}),
+        ("class_weight", {0: 0.0, 1: 0.0}),
+        ("analysis", "loose"),
+        ("delta", 1.0),
+        ("counts_share", 1.0),
         ("classes", 3),
     ],
 )

@@ -1,0 +1,655 @@
+"""Weighted, Gaussian, multi-class private ERM: lemmas by brute force, proven epsilon against the exact privacy loss."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import check_grad
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+
+from helpers import data, erm
+from helpers.erm import objective, worst_case
+from helpers.erm.softmax import softmax_curvature_sum, softmax_gradient
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+
+FUZZ = settings(deadline=None, max_examples=250, derandomize=True)
+HUBER = erm.huber(0.3)
+ROUNDING = 1 + 1e-9
+
+
+def simulated(n, d, n_classes=2, *, seed=0, scale=0.4):
+    rng = np.random.default_rng(seed)
+    X = scale * rng.standard_normal((n, d))
+    y = np.argmax(X @ rng.standard_normal((d, n_classes)) + 0.3 * rng.standard_normal((n, n_classes)), axis=1)
+    return X, y
+
+
+def in_ball(rng, n, d, radius=1.0):
+    """Rows of norm at most radius, many of them on the sphere and some along an axis."""
+    rows = rng.standard_normal((n, d))
+    rows[rng.random(n) < 0.3] *= 1e-6
+    rows[:, 0] += 3 * (rng.random(n) < 0.3)
+    length = np.linalg.norm(rows, axis=1) * np.where(rng.random(n) < 0.7, 1.0, 1 + rng.random(n))
+    return radius * rows / length[:, None]
+
+
+def neighbours(rng, n, d, n_classes=2, radius=1.0):
+    """Rows and labels of two data sets that differ in their first record; empty classes occur."""
+    rows = in_ball(rng, n + 1, d, radius)
+    shares = rng.dirichlet(np.full(n_classes, rng.choice([0.05, 0.3, 5.0])))
+    codes = rng.choice(n_classes, size=n + 1, p=shares)
+    if rng.random() < 0.3:
+        codes[:] = codes[0]
+        codes[-1] = rng.integers(n_classes)
+    other = np.arange(n)
+    other[0] = n
+    return (rows[:n], codes[:n]), (rows[other], codes[other])
+
+
+def weights_of(codes, n_classes=2):
+    return erm.class_weights(np.bincount(codes, minlength=n_classes))[codes]
+
+
+# --- weights ---
+
+
+def test_weights_are_the_printed_ones_and_empty_classes_have_a_formula():
+    assert erm.class_weights([30, 10]).tolist() == [0.25, 0.75]
+    assert erm.class_weights([10, 0]).tolist() == [0.0, 1.0]
+    assert erm.class_weights([4, 2, 1]) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    assert erm.class_weights([4, 2, 0]) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    for bad in ([1], [0, 0], [-1, 2], [1, math.nan]):
+        with pytest.raises(ValueError, match="counts must be"):
+            erm.class_weights(bad)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 40])
+def test_binary_weights_move_by_exactly_one_minus_one_over_n_when_a_label_flips(n):
+    """Lemma 14 with equality, for every count of the minority, empty classes included; own weights add the same."""
+    for minority in range(n):
+        before, after = erm.class_weights([n - minority, minority]), erm.class_weights([n - minority - 1, minority + 1])
+        others = (n - minority - 1) * abs(before[0] - after[0]) + minority * abs(before[1] - after[1])
+        assert others == pytest.approx(1 - 1 / n)
+        assert before[0] + after[1] == pytest.approx(1 - 1 / n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_no_change_moves_more_weight_than_the_number_of_classes(n_classes):
+    """Every vector of counts up to 7: replacements, additions and removals, empty classes included."""
+    worst = {"replace": 0.0, "add": 0.0}
+    for counts in product(range(8), repeat=n_classes):
+        counts = np.array(counts)
+        if counts.sum() == 0:
+            continue
+        before = erm.class_weights(counts)
+        for b in range(n_classes):
+            more = counts + np.eye(n_classes, dtype=int)[b]
+            after = erm.class_weights(more)
+            worst["add"] = max(worst["add"], counts @ np.abs(before - after) + after[b])
+            for a in np.flatnonzero(counts):
+                stay = counts - np.eye(n_classes, dtype=int)[a]
+                if a != b:
+                    flipped = erm.class_weights(stay + np.eye(n_classes, dtype=int)[b])
+                    worst["replace"] = max(worst["replace"], stay @ np.abs(before - flipped) + before[a] + flipped[b])
+    bound = erm.balanced_weights(n_classes).mass
+    assert 0.4 * bound < worst["replace"] < bound
+    assert worst["add"] < bound
+    rare = np.full(n_classes, 10**7)
+    rare[0] = 2
+    before, after = erm.class_weights(rare), erm.class_weights(rare + np.r_[-1, 1, np.zeros(n_classes - 2, dtype=int)])
+    stay = rare - np.r_[1, np.zeros(n_classes - 1, dtype=int)]
+    assert stay @ np.abs(before - after) + before[0] + after[1] == pytest.approx(bound, rel=1e-4)
+    assert stay @ np.abs(before - after) == pytest.approx(bound - 1, rel=1e-4)
+
+
+def test_inverse_frequencies_of_scikit_learn_have_no_bound():
+    n = 1000
+    theirs = n / (2 * np.array([n - 1, 1]))
+    assert theirs.max() == 500
+    assert erm.class_weights([n - 1, 1]).max() < 1
+
+
+@FUZZ
+@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6))
+def test_radius_two_and_trace_norm_two_c(d, n, seed):
+    """The two lemmas of the weighted theorem, at random outputs."""
+    rng = np.random.default_rng(seed)
+    (rows, codes), (rows2, codes2) = neighbours(rng, n, d)
+    w, w2 = weights_of(codes), weights_of(codes2)
+    beta = 10 ** rng.uniform(-2, 2) * rng.standard_normal(d)
+    signed, signed2 = rows * (2 * codes - 1)[:, None], rows2 * (2 * codes2 - 1)[:, None]
+    for loss in (erm.LOGISTIC, HUBER):
+        shift = (w * loss.slope(signed @ beta)) @ signed - (w2 * loss.slope(signed2 @ beta)) @ signed2
+        assert np.linalg.norm(shift) <= 2 * ROUNDING
+        change = objective.curvature_sum(beta, signed, loss, w) - objective.curvature_sum(beta, signed2, loss, w2)
+        assert np.abs(np.linalg.eigvalsh(change)).sum() <= 2 * loss.curvature * ROUNDING
+
+
+def test_a_flip_changes_the_hessian_with_full_rank():
+    """What the first version's proof overlooks: its rank-two argument needs a difference of rank two."""
+    d = 6
+    signed = np.vstack([np.eye(d), -np.eye(d)])
+    codes = np.zeros(2 * d, dtype=int)
+    flipped = codes.copy()
+    flipped[0] = 1
+    other = signed * np.where(flipped == 1, -1, 1)[:, None]
+    change = objective.curvature_sum(np.zeros(d), signed, erm.LOGISTIC, weights_of(codes)) - objective.curvature_sum(
+        np.zeros(d), other, erm.LOGISTIC, weights_of(flipped)
+    )
+    assert np.linalg.matrix_rank(change) == d
+
+
+# --- losses ---
+
+
+@pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
+@pytest.mark.parametrize(("g", "t"), [(1.0, 0.5), (1.0, 1.0), (1.0, 4.0), (0.1, 3.0), (0.0, 1.0)])
+def test_cost_of_a_margin_loss_is_the_supremum(loss, g, t):
+    margins = np.linspace(-60, 60, 240_001)
+    found = (g * np.abs(loss.slope(margins)) + t * loss.bend(margins)).max()
+    assert loss.cost(g, t) == pytest.approx(found, rel=1e-3)
+    assert loss.cost(g, t) >= found * (1 - 1e-12)
+    alone = (g * np.abs(loss.slope(margins)) + np.log1p(t * loss.bend(margins))).max()
+    assert loss.own_cost(g, t) == pytest.approx(alone, rel=1e-3)
+    assert loss.own_cost(g, t) >= alone * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize(("g", "t"), [(1.0, 0.2), (1.0, 0.36), (1.0, 1.0), (0.1, 3.0), (1.0, 0.0)])
+def test_cost_of_the_softmax_is_a_bound_and_nearly_reached(n_classes, g, t):
+    rng = np.random.default_rng(0)
+    p = np.vstack([rng.dirichlet(np.full(n_classes, a), 20_000) for a in (0.05, 0.3, 1, 5)])
+    pull = np.sqrt((1 - p[:, 0]) ** 2 + (p[:, 1:] ** 2).sum(axis=1))
+    found = (g * pull + t * (1 - (p**2).sum(axis=1))).max()
+    bound = erm.Softmax(n_classes).cost(g, t)
+    assert found <= bound * ROUNDING
+    assert bound <= 1.02 * found
+    if t / g <= erm.Softmax(n_classes).free_ratio:
+        assert bound == pytest.approx(g * math.sqrt(2))
+
+
+def test_huber_derivatives_and_constants():
+    margins = np.linspace(-1, 3, 4001)
+    value = np.where(margins > 1.3, 0, np.where(margins < 0.7, 1 - margins, (1.3 - margins) ** 2 / 1.2))
+    assert np.gradient(value, margins)[1:-1] == pytest.approx(HUBER.slope(margins)[1:-1], abs=1e-3)
+    assert HUBER.curvature == pytest.approx(1 / 0.6)
+    assert HUBER.bend(margins).max() == HUBER.curvature
+    with pytest.raises(ValueError, match="h must be"):
+        erm.huber(0)
+
+
+def test_softmax_derivatives_and_two_classes_are_logistic():
+    rng = np.random.default_rng(1)
+    Z, codes, weights = rng.standard_normal((9, 2)), rng.integers(0, 3, 9), rng.random(9)
+    basis, zero = erm.zero_sum_basis(3), np.zeros((2, 2))
+    assert basis @ basis.T == pytest.approx(np.eye(2))
+    assert basis.sum(axis=1) == pytest.approx([0, 0])
+
+    def value(flat):
+        scores = Z @ flat.reshape(2, 2).T @ basis
+        lost = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(9), codes]
+        return weights @ lost / 9 + 0.2 * flat @ flat
+
+    def slope(flat):
+        return softmax_gradient(flat.reshape(2, 2), Z, codes, 0.4, zero, weights).ravel()
+
+    flat = rng.standard_normal(4)
+    assert check_grad(value, slope, flat) < 1e-6
+    hessian = softmax_curvature_sum(flat.reshape(2, 2), Z, weights) / 9 + 0.4 * np.eye(4)
+    numeric = np.array([(slope(flat + h) - slope(flat - h)) / 2e-5 for h in 1e-5 * np.eye(4)])
+    assert hessian == pytest.approx(numeric, abs=1e-7)
+    # Scores -+c z / sqrt(2): the margin is sqrt(2) c z, so the penalty on c is twice that of a margin loss.
+    C = erm.minimize_softmax(Z, codes % 2, 2, 0.4, np.zeros((1, 2)), tol=1e-11).beta
+    signed = Z * (2 * (codes % 2) - 1)[:, None]
+    beta = erm.minimize(signed, erm.LOGISTIC, 0.2, np.zeros(2), tol=1e-11).beta
+    assert -math.sqrt(2) * C[0] == pytest.approx(beta, abs=1e-8)
+
+
+# --- constants ---
+
+
+def test_tight_constants_by_hand():
+    rate, total = erm.calibrate(epsilon=0.5, n_records=200, regularization=1e-9, radius=3.0)
+    assert (rate, total) == pytest.approx((0.5 / 6, 2 * 9 / (200 * 0.5)))
+    rate, total = erm.calibrate(epsilon=0.5, n_records=200, regularization=0.7, weighting=erm.BALANCED)
+    assert (rate, total) == pytest.approx((0.25, 0.7))
+    rate, total = erm.calibrate(
+        epsilon=1.0, n_records=100, regularization=1e-9, loss=HUBER, weighting=erm.BALANCED, radius=2.0
+    )
+    tau = HUBER.curvature * 4 / (100 * total)
+    assert rate == pytest.approx(0.5 / 4)
+    assert math.log1p(tau) + tau == pytest.approx(0.5)
+    rate, total = erm.calibrate(epsilon=1.0, n_records=100, regularization=1e-9, loss=HUBER)
+    assert (rate, total) == pytest.approx((0.25, HUBER.curvature / (100 * math.expm1(0.5))))
+    softmax = {"loss": erm.Softmax(4), "weighting": erm.balanced_weights(4)}
+    rate, total = erm.calibrate(epsilon=2.0, n_records=100, regularization=1e-9, **softmax)
+    assert (rate, total) == pytest.approx((2 / (math.sqrt(2) * 4), 4 * 4 / (100 * 2)))
+
+
+def test_square_root_regime_by_hand_and_its_end():
+    """lambda may not be raised: at least 2 (sqrt(2 T eps) - T) of eps is left, and nothing once T is too large."""
+    problem = {"epsilon": 1.0, "n_records": 100, "weighting": erm.BALANCED, "raise_regularization": False}
+    for T in (0.51, 1.0, 1.9):
+        rate, total = erm.calibrate(regularization=1 / (100 * T), **problem)
+        assert 2 * (math.sqrt(2 * T) - T) < 2 * rate < 1.0
+        assert total == pytest.approx(1 / (100 * T))
+        assert erm.proven_epsilon(erm.Calibration(rate, total), n_records=100, weighting=erm.BALANCED) == pytest.approx(
+            1.0
+        )
+    with pytest.raises(ValueError, match="epsilon must exceed what the Jacobian costs"):
+        erm.calibrate(regularization=1 / (100 * 2.5), **problem)
+    with pytest.raises(ValueError, match="epsilon must exceed what the Jacobian costs"):
+        erm.calibrate(regularization=1e-6, loss=HUBER, **problem)
+
+
+def test_printed_weighted_constants_by_hand():
+    rate, total = erm.calibrate(epsilon=1.0, n_records=1000, regularization=0.1, analysis="icml", dimension=7)
+    assert (rate, total) == pytest.approx(((1 - 4 * 0.25 * 7 / 100) / 3, 0.1))
+    rate, total = erm.calibrate(epsilon=1.0, n_records=1000, regularization=0.005, analysis="icml", dimension=7)
+    assert (rate, total) == pytest.approx((1 / 9, 0.25 / (1000 * math.expm1(0.25))))
+    assert total < 0.005  # the printed Delta is negative here
+    printed = erm.calibrate(epsilon=1.0, n_records=50, regularization=1e-4, analysis="arxiv")
+    assert printed == erm.algorithm_2(epsilon=1.0, n_records=50, regularization=1e-4)
+    with pytest.raises(ValueError, match="dimension must be"):
+        erm.calibrate(epsilon=1.0, n_records=50, regularization=1e-4, analysis="icml")
+
+
+@FUZZ
+@given(
+    st.floats(0.01, 15),
+    st.integers(1, 10**5),
+    st.floats(-8, 1),
+    st.floats(0.1, 30),
+    st.sampled_from([erm.LOGISTIC, HUBER, erm.Softmax(3)]),
+    st.sampled_from([erm.UNWEIGHTED, erm.BALANCED, erm.fixed_weights(0.4), erm.fixed_weights(1.0, ADD_REMOVE)]),
+)
+def test_tight_constants_spend_the_whole_budget_and_no_more(epsilon, n, log_reg, radius, loss, weighting):
+    problem = {"n_records": n, "radius": radius, "loss": loss, "weighting": weighting}
+    constants = erm.calibrate(epsilon=epsilon, regularization=10**log_reg, **problem)
+    assert constants.total_regularization >= 10**log_reg
+    assert erm.proven_epsilon(constants, **problem) == pytest.approx(epsilon)
+
+
+# --- exact loss against what is proved ---
+
+
+@settings(deadline=None, max_examples=600, derandomize=True)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 25),
+    st.floats(-2.5, 1.5),
+    st.floats(-2, 2),
+    st.sampled_from([0.2, 1.0, 12.0]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_exact_loss_never_exceeds_what_is_proved(d, n, log_rate, log_total, radius, huber, balanced, seed):
+    """Any constants, not only calibrated ones, so every analysis is covered; random and directed outputs."""
+    rng = np.random.default_rng(seed)
+    loss = HUBER if huber else erm.LOGISTIC
+    constants = erm.Calibration(10**log_rate / radius, 10**log_total * radius**2 / n)
+    (rows, codes), (rows2, codes2) = neighbours(rng, n, d, radius=radius)
+    fixed = rng.random(2)
+    weighting = erm.BALANCED if balanced else erm.fixed_weights(float(fixed.max()))
+    w, w2 = (weights_of(c) if balanced else fixed[c] for c in (codes, codes2))
+    signed, signed2 = rows * (2 * codes - 1)[:, None], rows2 * (2 * codes2 - 1)[:, None]
+    proven = erm.proven_epsilon(constants, n_records=n, radius=radius, loss=loss, weighting=weighting)
+    outputs = 10 ** rng.uniform(-2, 3, (4, 1)) / radius * rng.standard_normal((4, d))
+    for beta in np.vstack([outputs, 10 ** rng.uniform(-2, 3) * signed[:1] / radius**2]):
+        exact = erm.privacy_loss(
+            beta, signed, signed2, **constants._asdict(), loss=loss, weights=w, neighbour_weights=w2
+        )
+        assert abs(exact) <= proven * ROUNDING + 1e-9
+
+
+@FUZZ
+@given(
+    st.integers(1, 3), st.integers(2, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6)
+)
+def test_exact_softmax_loss_never_exceeds_what_is_proved(d, n_classes, n, log_rate, log_total, seed):
+    rng = np.random.default_rng(seed)
+    constants = erm.Calibration(10**log_rate, 10**log_total / n)
+    here, there = neighbours(rng, n, d, n_classes)
+    for weighting in (erm.UNWEIGHTED, erm.balanced_weights(n_classes)):
+        w, w2 = (
+            np.ones(n) if weighting is erm.UNWEIGHTED else weights_of(pair[1], n_classes) for pair in (here, there)
+        )
+        proven = erm.proven_epsilon(constants, n_records=n, loss=erm.Softmax(n_classes), weighting=weighting)
+        for C in 10 ** rng.uniform(-2, 2) * rng.standard_normal((4, n_classes - 1, d)):
+            exact = erm.softmax_privacy_loss(C, here, there, **constants._asdict(), weights=w, neighbour_weights=w2)
+            assert abs(exact) <= proven * ROUNDING + 1e-9
+
+
+@FUZZ
+@given(st.integers(1, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6))
+def test_exact_loss_of_one_record_more_with_weights(d, n, log_rate, log_total, seed):
+    rng = np.random.default_rng(seed)
+    public = int(rng.integers(1, 40))
+    constants = erm.Calibration(10**log_rate, 10**log_total / public)
+    rows, codes = neighbours(rng, n + 1, d)[0]
+    signed = rows * (2 * codes - 1)[:, None]
+    proven = erm.proven_epsilon(constants, n_records=public, weighting=erm.balanced_weights(2))
+    for beta in 10 ** rng.uniform(-2, 2) * rng.standard_normal((4, d)):
+        exact = erm.privacy_loss(
+            beta,
+            signed,
+            signed[1:],
+            **constants._asdict(),
+            n_records=public,
+            weights=weights_of(codes),
+            neighbour_weights=weights_of(codes[1:]),
+        )
+        assert abs(exact) <= proven * ROUNDING + 1e-9
+
+
+# --- worst cases ---
+
+
+@pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
+def test_the_search_follows_true_derivatives(loss):
+    rng = np.random.default_rng(2)
+    rows, weights, beta = rng.standard_normal((5, 3)), rng.random(5), rng.standard_normal(3)
+
+    def at(b, r):
+        return worst_case._log_density(b, r.reshape(5, 3), weights, 0.7, np.array([0.5, 0.2, 0.1]), loss)
+
+    assert check_grad(lambda b: at(b, rows)[0], lambda b: at(b, rows)[1], beta) < 1e-6
+    assert check_grad(lambda r: at(beta, r)[0], lambda r: at(beta, r)[2].ravel(), rows.ravel()) < 1e-6
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_found_worst_case_is_a_pair_of_data_sets_inside_the_ball(intercept):
+    constants = erm.calibrate(epsilon=1.0, n_records=40, regularization=1e-6, weighting=erm.BALANCED)
+    worst = erm.worst_case_loss(
+        constants,
+        n_records=40,
+        dimension=3,
+        rng=np.random.default_rng(0),
+        class_weight="balanced",
+        fit_intercept=intercept,
+        n_restarts=6,
+    )
+    again = erm.privacy_loss(
+        worst.beta,
+        worst.data,
+        worst.neighbour,
+        **constants._asdict(),
+        n_records=40,
+        weights=worst.weights,
+        neighbour_weights=worst.neighbour_weights,
+    )
+    assert worst.loss == pytest.approx(again)
+    assert np.linalg.norm(worst.data, axis=1).max() <= 1 + 1e-12
+    assert np.array_equal(worst.data[:-1] ** 2, worst.neighbour[:-1] ** 2)
+    if intercept:
+        assert np.abs(worst.data[:, -1]) == pytest.approx(1 / math.sqrt(2))
+    assert 0.3 < worst.loss <= 1.0
+
+
+def test_the_search_nearly_attains_the_logistic_theorem():
+    """At the largest regularisation-to-budget ratio the theorem allows, the loss found is within 2 % of epsilon."""
+    constants = erm.calibrate(epsilon=1.0, n_records=10_000, regularization=1e-9)
+    worst = erm.worst_case_loss(constants, n_records=10_000, dimension=3, rng=np.random.default_rng(1))
+    assert 0.98 < worst.loss <= 1.0
+
+
+@pytest.mark.parametrize(("analysis", "at_least"), [("icml", 11.4), ("arxiv", 11.1)])
+def test_printed_weighted_constants_are_violated_at_large_epsilon(analysis, at_least):
+    """n1 = 1 -> 0, the odd record along the output, the majority along the other axes."""
+    d, n = 30, 100_001
+    constants = erm.calibrate(epsilon=10.0, n_records=n, regularization=1e-12, analysis=analysis, dimension=d)
+    axes = np.vstack([np.eye(d)[1:], -np.eye(d)[1:]])
+    size = (n - 1) / len(axes)
+    data_ = np.vstack([-axes, np.eye(d)[:1]])
+    neighbour = np.vstack([-axes, -np.eye(d)[:1]])
+    w = np.append(np.full(len(axes), size / n), (n - 1) / n)
+    w2 = np.zeros(len(axes) + 1)
+    worst = max(
+        abs(
+            erm.privacy_loss(
+                s * np.eye(d)[0],
+                data_,
+                neighbour,
+                **constants._asdict(),
+                n_records=n,
+                weights=w,
+                neighbour_weights=w2,
+            )
+        )
+        for s in np.linspace(-3, 3, 61)
+    )
+    assert worst > at_least
+    tight = erm.calibrate(epsilon=10.0, n_records=n, regularization=1e-12, weighting=erm.BALANCED)
+    assert erm.proven_epsilon(tight, n_records=n, weighting=erm.BALANCED) == pytest.approx(10)
+
+
+def test_search_refuses_a_loss_without_third_derivative():
+    loss = erm.Loss(erm.LOGISTIC.slope, erm.LOGISTIC.bend, 0.25)
+    with pytest.raises(ValueError, match="third derivative"):
+        erm.worst_case_loss(
+            erm.Calibration(1.0, 1.0), n_records=2, dimension=1, rng=np.random.default_rng(0), loss=loss
+        )
+
+
+# --- Gaussian noise ---
+
+
+@pytest.mark.parametrize(("epsilon", "shift", "jacobian"), [(1.0, 0.3, 0.0), (0.5, 1.0, 0.2), (3.0, 0.7, 1.0)])
+def test_gaussian_delta_is_the_mean_it_says(epsilon, shift, jacobian):
+    def excess(z):
+        return max(0.0, math.exp(jacobian + shift * z) - math.exp(epsilon)) * norm.pdf(z)
+
+    cut = (epsilon - jacobian) / shift
+    mean = quad(excess, cut, cut + 12)[0]
+    assert erm.gaussian_objective_delta(epsilon, shift, jacobian) == pytest.approx(mean, rel=1e-6)
+    assert erm.gaussian_objective_delta(0.1, 1.0, 0.2) == 1.0
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(st.integers(1, 12), st.floats(0.1, 3), st.floats(-5, 0), st.booleans(), st.booleans(), st.integers(0, 10**6))
+def test_exact_gaussian_delta_in_one_dimension_is_at_most_the_claim(n, epsilon, log_reg, huber, balanced, seed):
+    """The density of the output is known, so delta = integral of (P - e^eps Q)_+ can be computed."""
+    rng = np.random.default_rng(seed)
+    loss, weighting = (HUBER if huber else erm.LOGISTIC), (erm.BALANCED if balanced else erm.UNWEIGHTED)
+    delta = 10 ** rng.uniform(-6, -1)
+    scale, total = erm.calibrate_gaussian(
+        epsilon=epsilon, delta=delta, n_records=n, regularization=10**log_reg, loss=loss, weighting=weighting
+    )
+    pair = neighbours(rng, n, 1)
+
+    def density(rows, codes, grid):
+        signed = rows[:, 0] * (2 * codes - 1)
+        w = weights_of(codes) if balanced else np.ones(n)
+        margins = np.outer(grid, signed)
+        noise = (loss.slope(margins) * signed) @ w + n * total * grid
+        return norm.pdf(noise, scale=scale) * ((loss.bend(margins) * signed**2) @ w + n * total)
+
+    reach = (8 * scale + 2 * n) / (n * total)
+    grid = np.linspace(-reach, reach, 40_001)
+    here, there = (density(*side, grid) for side in pair)
+    assert np.trapezoid(here, grid) == pytest.approx(1.0, abs=1e-3)
+    for p, q in ((here, there), (there, here)):
+        assert np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), grid) <= delta * 1.01
+
+
+def test_gaussian_constants_pay_for_the_jacobian_only_where_they_must():
+    problem = {"epsilon": 1.0, "delta": 1e-6, "n_records": 100}
+    free = erm.calibrate_gaussian(regularization=1e-6, **problem)
+    assert free.total_regularization == pytest.approx(2 / 100)
+    paid = erm.calibrate_gaussian(regularization=0.01, raise_regularization=False, **problem)
+    assert paid.noise_scale > free.noise_scale
+    with pytest.raises(ValueError, match="epsilon must exceed"):
+        erm.calibrate_gaussian(
+            regularization=1e-6, raise_regularization=False, loss=HUBER, weighting=erm.BALANCED, **problem
+        )
+
+
+# --- estimators ---
+
+
+def test_balanced_fit_is_stationary_for_the_weighted_objective():
+    X, y = simulated(150, 3)
+    model = erm.ObjectivePerturbationClassifier(
+        epsilon=1.0, regularization=0.05, class_weight="balanced", random_state=4, tol=1e-11
+    ).fit(X, y)
+    rows = erm.signed_rows(X, y == 1, radius=1.0)
+    beta = math.sqrt(2) * np.append(model.coef_[0], model.intercept_)
+    counts = np.bincount(y)
+    w = np.where(y == 1, counts[0], counts[1]) / 150
+    slope = (w * objective.LOGISTIC.slope(rows @ beta)) @ rows / 150 + model.total_regularization_ * beta
+    noise = -150 * slope
+    fresh = erm.estimators.spherical_gamma(4, model.noise_rate_, np.random.default_rng(4))
+    assert noise == pytest.approx(fresh, abs=1e-6)
+    assert (model.epsilon_noise_, model.epsilon_jacobian_) == pytest.approx((1.0, 0.0))
+    assert not hasattr(model, "class_weight_")
+
+
+def test_multinomial_twin_agrees_with_scikit_learn():
+    X, y = simulated(300, 3, 4, scale=0.2)
+    mine = erm.ERMClassifier(regularization=0.01, fit_intercept=False, classes=(0, 1, 2, 3), tol=1e-11).fit(X, y)
+    theirs = LogisticRegression(C=1 / (300 * 0.01), fit_intercept=False, tol=1e-10, max_iter=5000).fit(X, y)
+    assert mine.coef_ == pytest.approx(theirs.coef_, abs=1e-4)
+    assert mine.predict_proba(X) == pytest.approx(theirs.predict_proba(X), abs=1e-4)
+    assert np.array_equal(mine.predict(X), theirs.predict(X))
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", "private", {0: 0.2, 1: 1.0, 2: 0.5}])
+@pytest.mark.parametrize("present", [(0, 1, 2), (0, 1), (2,)])
+@pytest.mark.parametrize("kind", [erm.ObjectivePerturbationClassifier, erm.OutputPerturbationClassifier])
+def test_private_softmax_does_not_mind_empty_classes(class_weight, present, kind):
+    X = simulated(60, 2)[0]
+    y = np.resize(present, 60)
+    model = kind(classes=(0, 1, 2), class_weight=class_weight, random_state=0, regularization=0.1).fit(X, y)
+    assert model.coef_.shape == (3, 2)
+    assert model.coef_.sum(axis=0) == pytest.approx([0, 0], abs=1e-9)
+    assert model.guarantee_.epsilon == pytest.approx(1.0)
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    assert hasattr(model, "class_weight_") == (class_weight == "private" or isinstance(class_weight, dict))
+
+
+def test_private_weights_cost_their_share():
+    X, y = simulated(100, 2)
+    model = erm.ObjectivePerturbationClassifier(
+        2.0, class_weight="private", counts_share=0.25, random_state=0, neighbouring=REPLACE_ONE
+    ).fit(X, y)
+    assert model.epsilon_noise_ + model.epsilon_jacobian_ == pytest.approx(1.5)
+    assert model.guarantee_.epsilon == pytest.approx(2.0)
+    assert "class list" in model.guarantee_.assumes
+    assert model.class_weight_.sum() == pytest.approx(1.0)
+    assert model.noise_rate_ == pytest.approx(1.5 / (2 * model.class_weight_.max()))
+
+
+@pytest.mark.parametrize(
+    ("analysis", "epsilon", "proven"),
+    [("icml", 1.0, True), ("icml", 10.0, False), ("arxiv", 4.5, True), ("arxiv", 4.7, False)],
+)
+def test_printed_analyses_say_what_is_proved(analysis, epsilon, proven):
+    X, y = simulated(80, 3)
+    model = erm.ObjectivePerturbationClassifier(
+        epsilon, 1e-6, analysis=analysis, class_weight="balanced", random_state=0
+    ).fit(X, y)
+    assert (model.guarantee_.epsilon == epsilon) == proven
+    assert ("not the printed one" in model.guarantee_.source) != proven
+    assert model.guarantee_.epsilon >= epsilon
+
+
+def test_gaussian_noise_gives_an_approximate_guarantee():
+    X, y = simulated(500, 3)
+    model = erm.ObjectivePerturbationClassifier(1.0, 0.01, delta=1e-5, class_weight="balanced", random_state=0).fit(
+        X, y
+    )
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-5)
+    assert (model.epsilon_noise_, model.epsilon_jacobian_) == (1.0, 0.0)
+    assert erm.gaussian_objective_delta(1.0, 2 / model.noise_scale_) == pytest.approx(1e-5)
+    assert not hasattr(model, "noise_rate_")
+
+
+def test_output_perturbation_adds_noise_of_the_right_rate():
+    X, y = simulated(50, 2)
+    twin = erm.ERMClassifier(0.2, fit_intercept=False, class_weight="balanced", tol=1e-12).fit(X, y)
+    model = erm.OutputPerturbationClassifier(0.7, 0.2, fit_intercept=False, class_weight="balanced", random_state=1)
+    model.fit(X, y)
+    assert model.noise_rate_ == pytest.approx(0.7 * 50 * 0.2 / 2)
+    noise = erm.estimators.spherical_gamma(2, model.noise_rate_, np.random.default_rng(1))
+    assert model.coef_[0] - twin.coef_[0] == pytest.approx(noise, abs=1e-7)
+
+
+@settings(deadline=None, max_examples=80, derandomize=True)
+@given(st.integers(1, 4), st.integers(1, 15), st.floats(-3, 0), st.booleans(), st.integers(0, 10**6))
+def test_the_minimiser_moves_no_further_than_output_perturbation_assumes(d, n, log_reg, balanced, seed):
+    rng = np.random.default_rng(seed)
+    weighting = erm.BALANCED if balanced else erm.UNWEIGHTED
+    betas = []
+    for rows, codes in neighbours(rng, n, d):
+        signed = rows * (2 * codes - 1)[:, None]
+        w = weights_of(codes) if balanced else None
+        betas.append(erm.minimize(signed, erm.LOGISTIC, 10**log_reg, np.zeros(d), tol=1e-11, weights=w).beta)
+    assert np.linalg.norm(betas[0] - betas[1]) <= weighting.mass / (n * 10**log_reg) * ROUNDING
+
+
+def test_bounds_are_the_unit_ball_of_the_data_module():
+    wine = data.load("gaussian_mixture", n=200)
+    raw = 3 * wine.X + 1
+    box = np.column_stack([raw.min(axis=0) - 1, raw.max(axis=0) + 1])
+    mapped = objective.into_ball(raw, box, radius=1.0)
+    one = erm.ObjectivePerturbationClassifier(random_state=0, bounds=box).fit(raw, wine.y)
+    other = erm.ObjectivePerturbationClassifier(random_state=0).fit(mapped, wine.y)
+    assert np.array_equal(one.coef_, other.coef_)
+    assert one.decision_function(raw) == pytest.approx(other.decision_function(mapped))
+    assert "feature bounds public" in one.guarantee_.assumes
+    with pytest.raises(ValueError, match="bounds must be finite"):
+        erm.ERMClassifier(bounds=box[:1]).fit(raw, wine.y)
+
+
+def test_huber_has_no_probabilities_and_two_classes():
+    X, y = simulated(100, 2)
+    model = erm.ObjectivePerturbationClassifier(loss="huber", class_weight="balanced", random_state=0).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+    assert set(model.predict(X)) <= {0, 1}
+    with pytest.raises(ValueError, match="classes must be two labels"):
+        erm.ERMClassifier(loss="huber", classes=(0, 1, 2)).fit(X, y)
+
+
+@pytest.mark.parametrize("parameters", [{"analysis": "icml"}, {"analysis": "arxiv"}])
+def test_printed_analyses_are_binary_and_laplace_like(parameters):
+    for more in ({"classes": (0, 1, 2)}, {"delta": 1e-5}):
+        with pytest.raises(ValueError, match="analysis must be 'tight'"):
+            erm.ObjectivePerturbationClassifier(**parameters, **more).fit(None, None)
+
+
+def test_gradient_descent_has_the_noise_of_its_guarantee():
+    X, y = simulated(400, 2)
+    model = erm.DPGradientDescentClassifier(1.0, 1e-5, n_steps=50, class_weight="balanced", random_state=0).fit(X, y)
+    assert model.guarantee_.epsilon_at(1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert model.rho_ == pytest.approx(50 / (2 * model.noise_multiplier_**2))
+    quiet = erm.DPGradientDescentClassifier(1e4, 0.5, n_steps=3000, regularization=0.1, random_state=0).fit(X, y)
+    twin = erm.ERMClassifier(0.1).fit(X, y)
+    assert quiet.coef_ == pytest.approx(twin.coef_, abs=2e-2)
+
+
+def test_one_step_of_gradient_descent_has_the_claimed_sensitivity():
+    """The largest change of the clipped weighted sum over neighbours is at most mass times clip."""
+    rng = np.random.default_rng(3)
+    largest = 0.0
+    for _ in range(300):
+        n, d, clip = int(rng.integers(1, 12)), int(rng.integers(1, 4)), 0.4
+        sums = []
+        for rows, codes in neighbours(rng, n, d):
+            pull = rows * (2 * codes - 1)[:, None] * -0.5
+            pull *= np.minimum(1, clip / np.maximum(np.linalg.norm(pull, axis=1), 1e-300))[:, None]
+            sums.append(weights_of(codes) @ pull)
+        largest = max(largest, np.linalg.norm(sums[0] - sums[1]))
+    assert 0.3 * clip < largest <= 2 * clip
+
+
+def test_mammography_size_is_fast_and_exact():
+    X, y = simulated(11_183, 6)
+    model = erm.ObjectivePerturbationClassifier(random_state=0, class_weight="balanced").fit(X, y)
+    assert model.n_iter_ <= 12
+    assert model.gradient_norm_ <= 1e-8 * (1 + 1e-3 * 7 / model.noise_rate_)
