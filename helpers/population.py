@@ -1,0 +1,653 @@
+"""Two Gaussian classes on a line: what a threshold does to every metric, and a private estimate of the threshold.
+
+Everything here has a closed form or a one-dimensional integral, so printed formulas and bounds can be held against
+exact values: rates and metrics of a population, the delta of two Gaussians with different variances, the error of the
+private midpoint with its upper and lower bounds. How such an estimate behaves on real data is left to the methods that
+learn.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import GaussianDpEvent
+from scipy import integrate, optimize
+from scipy.special import log_ndtr, ndtr, ndtri
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, Sensitivity, gaussian
+from helpers.privacy.mechanisms import EXACT_REALS, gaussian_multiplier
+from helpers.validation import check_choice, check_integer, check_real
+
+METRICS = ("recall", "precision", "f1", "balanced_accuracy", "g_mean", "weighted_error")
+COUNTS = ("private", "public", "printed")
+# One record per class is the least by which a sum is divided.
+_SMALLEST_COUNT = 1.0
+
+
+@dataclass(frozen=True)
+class Population:
+    """X given class b is N(mean_b, sd_b^2), and class 0 is `ratio` times as likely as class 1.
+
+    Parameters
+    ----------
+    mean0, mean1 : float
+        mean0 < mean1: the rule "1 at or above the threshold" knows which class lies above.
+    sd0, sd1 : float
+        Above 0.
+    ratio : float
+        P(Y = 0)/P(Y = 1), above 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Differential Privacy Under Class Imbalance, Example 11 (with one variance and equal priors).
+
+    >>> round(float(Population(ratio=20.0).metrics(0.0)["precision"]), 4)
+    0.2096
+    """
+
+    mean0: float = -1.0
+    mean1: float = 1.0
+    sd0: float = 1.0
+    sd1: float = 1.0
+    ratio: float = 1.0
+
+    def __post_init__(self):
+        check_real("mean0", self.mean0)
+        check_real("mean1", self.mean1, low=self.mean0, inclusive="neither")
+        for name in ("sd0", "sd1", "ratio"):
+            check_real(name, getattr(self, name), low=0, inclusive="neither")
+
+    def threshold(self, gamma):
+        """The point gamma * mean1 + (1 - gamma) * mean0 (Equation (3)); arrays are taken entry by entry.
+
+        >>> float(Population().threshold(0.5))
+        0.0
+        """
+        return np.asarray(gamma) * self.mean1 + (1 - np.asarray(gamma)) * self.mean0
+
+    def gamma(self, threshold):
+        """The gamma of a threshold; the inverse of `threshold`."""
+        return (np.asarray(threshold) - self.mean0) / (self.mean1 - self.mean0)
+
+    def rates(self, threshold, noise_sd=0.0):
+        """True and false positive rate at a threshold, or their means when it carries Gaussian noise.
+
+        Parameters
+        ----------
+        threshold, noise_sd : float or array
+            Units of X; noise_sd at least 0.
+
+        Returns
+        -------
+        tpr, fpr : float or array
+        """
+        tpr = ndtr((self.mean1 - threshold) / np.hypot(self.sd1, noise_sd))
+        fpr = ndtr((self.mean0 - threshold) / np.hypot(self.sd0, noise_sd))
+        return tpr, fpr
+
+    def metrics(self, threshold, weight: float = 1.0) -> dict[str, np.ndarray]:
+        """Exact population metrics of "1 at or above the threshold".
+
+        Parameters
+        ----------
+        threshold : float or array
+        weight : float
+            Cost of a missed record of class 1, where a false alarm costs 1; above 0.
+
+        Returns
+        -------
+        dict
+            The metrics of `METRICS` by name, of the threshold's shape; `weighted_error` is
+            P(Y=1) weight FNR + P(Y=0) FPR.
+
+        Notes
+        -----
+        Source: the definitions, with P(Y = 1) = 1/(1 + ratio). They correct Table 10.
+
+        >>> {name: round(float(value), 3) for name, value in Population(ratio=20.0).metrics(0.0).items()}["f1"]
+        0.336
+        """
+        weight = check_real("weight", weight, low=0, inclusive="neither")
+        tpr, fpr = self.rates(np.asarray(threshold, float))
+        return _metrics(tpr, fpr, self.ratio, weight)
+
+    def noisy_metrics(self, threshold: float, noise_sd: float, weight: float = 1.0) -> dict[str, float]:
+        """Means of the metrics when the threshold is Gaussian with standard deviation `noise_sd`, by quadrature.
+
+        >>> round(Population(ratio=20.0).noisy_metrics(0.0, 0.5)["balanced_accuracy"], 4)
+        0.8145
+        """
+        noise_sd = check_real("noise_sd", noise_sd, low=0)
+        nodes, mass = np.polynomial.hermite_e.hermegauss(201)
+        values = self.metrics(check_real("threshold", threshold) + noise_sd * nodes, weight)
+        return {name: float(mass @ value / mass.sum()) for name, value in values.items()}
+
+    def bayes_threshold(self, weight: float = 1.0) -> float:
+        """Threshold with the least weighted error, for equal variances.
+
+        It is the midpoint plus sd^2 log(ratio/weight)/(mean1 - mean0): the midpoint only where weight = ratio.
+
+        Raises
+        ------
+        ValueError
+            Unequal variances, where the best rule is no threshold (see `optimal_threshold` for the best threshold).
+
+        Notes
+        -----
+        Source: the likelihood ratio test.
+
+        >>> round(Population(ratio=20.0).bayes_threshold(), 3)
+        1.498
+        """
+        weight = check_real("weight", weight, low=0, inclusive="neither")
+        if self.sd0 != self.sd1:
+            raise ValueError(f"sd0 must be equal to sd1 for the Bayes threshold, got {self.sd0!r} and {self.sd1!r}")
+        middle, gap = (self.mean0 + self.mean1) / 2, self.mean1 - self.mean0
+        return middle + self.sd0**2 * math.log(self.ratio / weight) / gap
+
+    def optimal_threshold(self, metric: str, weight: float = 1.0) -> float:
+        """Best threshold for a metric: largest F1, G-mean or balanced accuracy, or least weighted error.
+
+        Parameters
+        ----------
+        metric : {"f1", "g_mean", "balanced_accuracy", "weighted_error"}
+            Recall and precision have no optimum in the interior.
+
+        Raises
+        ------
+        ValueError
+            Another metric.
+
+        >>> round(Population(ratio=20.0).optimal_threshold("f1"), 3)
+        0.964
+        """
+        check_choice("metric", metric, METRICS[2:])
+        sign = 1 if metric == "weighted_error" else -1
+        spread = 9 * max(self.sd0, self.sd1) + abs(math.log(self.ratio / weight)) * self.sd0**2 / (
+            self.mean1 - self.mean0
+        )
+        grid = np.linspace(self.mean0 - spread, self.mean1 + spread, 4001)
+        best = int(np.argmin(sign * self.metrics(grid, weight)[metric]))
+        bracket = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+        found = optimize.minimize_scalar(
+            lambda point: sign * float(self.metrics(point, weight)[metric]),
+            bounds=bracket,
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        return float(found.x)
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """`n` independent records: values and labels."""
+        n = check_integer("n", n, low=1)
+        y = (rng.random(n) < 1 / (1 + self.ratio)).astype(np.int64)
+        x = rng.standard_normal(n) * np.where(y, self.sd1, self.sd0) + np.where(y, self.mean1, self.mean0)
+        return x, y
+
+
+def _metrics(tpr, fpr, ratio: float, weight: float) -> dict[str, np.ndarray]:
+    # Far out both rates underflow; there precision is the limit of the likelihood ratio and nothing else is affected.
+    predicted = np.maximum(tpr + ratio * fpr, np.finfo(float).tiny)
+    return {
+        "recall": tpr,
+        "precision": tpr / predicted,
+        "f1": 2 * tpr / (1 + tpr + ratio * fpr),
+        "balanced_accuracy": (tpr + 1 - fpr) / 2,
+        "g_mean": np.sqrt(tpr * (1 - fpr)),
+        "weighted_error": (weight * (1 - tpr) + ratio * fpr) / (1 + ratio),
+    }
+
+
+def simulated_metrics(population: Population, threshold: float, n: int, rng: np.random.Generator) -> dict[str, float]:
+    """Recall, precision, F1 and balanced accuracy counted on `n` simulated records, in blocks of a million.
+
+    Raises
+    ------
+    ValueError
+        `n` below 1, or so small that no record of a class, or no positive prediction, was drawn.
+    """
+    counts = np.zeros((2, 2))
+    for start in range(0, check_integer("n", n, low=1), 1_000_000):
+        x, y = population.sample(min(1_000_000, n - start), rng)
+        counts += np.bincount(2 * y + (x >= threshold), minlength=4).reshape(2, 2)
+    (tn, fp), (fn, tp) = counts
+    if not (tp + fn and tn + fp and tp + fp):
+        raise ValueError(f"n must be large enough for both classes and a positive prediction, got {n}")
+    recall, precision = tp / (tp + fn), tp / (tp + fp)
+    return {
+        "recall": recall,
+        "precision": precision,
+        "f1": 2 * tp / (2 * tp + fp + fn),
+        "balanced_accuracy": (recall + tn / (tn + fp)) / 2,
+    }
+
+
+def printed_metrics(gamma, separation: float, ratio: float) -> dict[str, np.ndarray]:
+    """The four formulas of Table 10 as printed; three of them are not the metrics they are named after.
+
+    Parameters
+    ----------
+    gamma : float or array
+    separation : float
+        (mean1 - mean0)/sd, above 0.
+    ratio : float
+        P(Y = 0)/P(Y = 1), above 0.
+
+    Notes
+    -----
+    Source: Differential Privacy Under Class Imbalance, Table 10. `Population.metrics` has the right values.
+
+    >>> round(float(printed_metrics(0.5, 2.0, 20.0)["recall"]), 2)
+    17.67
+    """
+    separation = check_real("separation", separation, low=0, inclusive="neither")
+    ratio = check_real("ratio", ratio, low=0, inclusive="neither")
+    hit, false = ndtr((1 - np.asarray(gamma)) * separation), ndtr(-np.asarray(gamma) * separation)
+    return {
+        "recall": (1 + ratio) * hit,
+        "precision": hit / (hit + (1 + ratio) * false),
+        "f1": hit / (hit + false / 2),
+        "balanced_accuracy": (hit + 1 - false) / 2,
+    }
+
+
+# Privacy
+
+
+def two_gaussian_delta(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
+    """Smallest delta for N(0, sd^2) against N(shift, other_sd^2), both ways; exact for unequal variances.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    shift : float
+        Distance of the means.
+    sd, other_sd : float
+        Above 0.
+
+    Notes
+    -----
+    Source: the log likelihood ratio is a quadratic, so the set where it exceeds epsilon is an interval or the
+    outside of one. Equal variances: Balle and Wang 2018, Theorem 8.
+
+    >>> round(two_gaussian_delta(1.0, 0.5, 1.0, 1.0), 5), round(two_gaussian_delta(0.5, 0.0, 10.0, 9.0), 5)
+    (0.00683, 0.00398)
+    """
+    epsilon = check_real("epsilon", epsilon, low=0)
+    shift = check_real("shift", shift)
+    sd = check_real("sd", sd, low=0, inclusive="neither")
+    other_sd = check_real("other_sd", other_sd, low=0, inclusive="neither")
+    return max(_one_way(epsilon, shift, sd, other_sd), _one_way(epsilon, shift, other_sd, sd))
+
+
+def _one_way(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
+    """Excess of N(0, sd^2) over e^epsilon N(shift, other_sd^2)."""
+    if sd == other_sd:
+        if shift == 0:
+            return 0.0
+        mu = abs(shift) / sd
+        upper, lower = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(np.exp(upper) * -np.expm1(min(lower - upper, 0.0)))
+    # log ratio - epsilon = square x^2 + linear x + constant
+    square = (1 / other_sd**2 - 1 / sd**2) / 2
+    linear = -shift / other_sd**2
+    constant = shift**2 / (2 * other_sd**2) + math.log(other_sd / sd) - epsilon
+    discriminant = linear**2 - 4 * square * constant
+    if discriminant <= 0:
+        return max(-math.expm1(epsilon), 0.0) if square > 0 else 0.0
+    low, high = sorted((-linear + sign * math.sqrt(discriminant)) / (2 * square) for sign in (-1, 1))
+
+    def mass(mean, scale):
+        left, right = (low - mean) / scale, (high - mean) / scale
+        # Between the ends by the tail that is smaller, so that digits survive far out.
+        inside = ndtr(-left) - ndtr(-right) if left > 0 else ndtr(right) - ndtr(left)
+        return ndtr(left) + ndtr(-right) if square > 0 else inside
+
+    return float(max(mass(0.0, sd) - math.exp(epsilon) * mass(shift, other_sd), 0.0))
+
+
+def printed_sd(n0: int, n1: int, radius: float, epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise in the printed midpoint: half of that of two means with scales 2 radius/n_b.
+
+    >>> round(printed_sd(1000, 50, 5.0, 0.5, 1e-5), 4)
+    0.9702
+    """
+    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return radius * multiplier * math.hypot(1 / n0, 1 / n1)
+
+
+def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = True) -> dict[str, float]:
+    """Exact delta of the printed mechanism when one record leaves class 1 for class 0.
+
+    Parameters
+    ----------
+    n0, n1 : int
+        Counts before; n1 at least 2.
+    epsilon, delta : float
+        What each class mean is calibrated to. The claim for the pair is (2 epsilon, 2 delta).
+    shift : bool
+        Whether the means move as well, as far as clipped values can move them; False leaves only the noise scales.
+
+    Returns
+    -------
+    dict
+        `minority`: the release of class 1's mean at epsilon; `midpoint`: the released midpoint at 2 epsilon.
+
+    Notes
+    -----
+    A mean of values in [-R, R] moves by at most 2R/n when a record joins or leaves, n being the larger count.
+
+    >>> round(flip_delta(400, 20, 0.5, 1e-5, shift=False)["minority"], 6)
+    0.000128
+    """
+    n0 = check_integer("n0", n0, low=1)
+    n1 = check_integer("n1", n1, low=2)
+    moved1, moved0 = (2 / n1, 2 / (n0 + 1)) if shift else (0.0, 0.0)
+    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return {
+        "minority": two_gaussian_delta(epsilon, moved1, 2 * multiplier / n1, 2 * multiplier / (n1 - 1)),
+        "midpoint": two_gaussian_delta(
+            2 * epsilon,
+            (moved0 + moved1) / 2,
+            printed_sd(n0, n1, 1.0, epsilon, delta),
+            printed_sd(n0 + 1, n1 - 1, 1.0, epsilon, delta),
+        ),
+    }
+
+
+class PrivateThresholdClassifier(ClassifierMixin, BaseEstimator):
+    """Threshold between two privately estimated class means; class 1 lies above.
+
+    Parameters
+    ----------
+    radius : float
+        Values are clipped to [-radius, radius]; public, above 0.
+    epsilon : float
+        Above 0; below 1 for counts="printed".
+    delta : float
+        In (0, 1).
+    gamma : float
+        The threshold is gamma * mean of class 1 + (1 - gamma) * mean of class 0. Public.
+    counts : {"private", "public", "printed"}
+        "private": clipped sums and class counts are released together by one Gaussian mechanism whose noise does not
+        depend on the data. The counts come free under replace-one: a changed value moves a sum by 2R, a changed label
+        moves two sums by R each, and the count, scaled by sqrt(2) R, fills that up to the same 2R. "public": the
+        counts are known, so neighbours keep labels, a change touches one class, and each mean gets noise for 2R/n_b.
+        "printed": the paper's mechanism, noise for 2R/n_b with private counts; its guarantee promises nothing, and it
+        warns.
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE`, or `ADD_REMOVE` with counts="private".
+    rng : numpy.random.Generator or int, optional
+
+    Attributes
+    ----------
+    means_ : array of shape (2,)
+        Released means, clipped to [-radius, radius] unless counts="printed".
+    threshold_ : float
+    counts_ : array of shape (2,)
+        Released counts, at least 1.
+    guarantee_ : Guarantee
+        For everything above.
+
+    Raises
+    ------
+    ValueError
+        In `fit`: a parameter out of range, labels other than 0 and 1, more than one feature; with
+        public counts a class without records.
+        Private counts never fail: an empty class gives a mean of pure noise.
+
+    Notes
+    -----
+    Source: Differential Privacy Under Class Imbalance, Appendix C.2 (printed); Balle and Wang 2018, Theorem 9.
+
+    >>> x, y = Population().sample(4000, np.random.default_rng(0))
+    >>> model = PrivateThresholdClassifier(radius=5.0, epsilon=1.0, rng=0).fit(x[:, None], y)
+    >>> str(model.guarantee_), bool(abs(model.threshold_) < 0.1)
+    ('(1, 1e-05)-DP, replace-one', True)
+    """
+
+    def __init__(
+        self, radius=1.0, epsilon=1.0, delta=1e-5, gamma=0.5, counts="private", neighbouring=REPLACE_ONE, rng=None
+    ):
+        self.radius = radius
+        self.epsilon = epsilon
+        self.delta = delta
+        self.gamma = gamma
+        self.counts = counts
+        self.neighbouring = neighbouring
+        self.rng = rng
+
+    def fit(self, X, y):
+        """Release the means and set the threshold."""
+        self._check_parameters()
+        X, y = validate_data(self, X, y)
+        if X.shape[1] != 1 or not np.isin(y, (0, 1)).all():
+            raise ValueError(f"X must have one feature and y labels 0 and 1, got {X.shape[1]} features")
+        rng = np.random.default_rng(self.rng)
+        clipped = np.clip(X[:, 0], -self.radius, self.radius)
+        sums = np.bincount(y.astype(int), weights=clipped, minlength=2)
+        totals = np.bincount(y.astype(int), minlength=2).astype(float)
+        release = {"private": self._private, "public": self._public, "printed": self._printed}[self.counts]
+        self.classes_ = np.array([0, 1])
+        self.means_, self.counts_, self.guarantee_ = release(sums, totals, rng)
+        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
+        return self
+
+    def decision_function(self, X):
+        """Distance above the threshold."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False)[:, 0] - self.threshold_
+
+    def predict(self, X):
+        """1 at or above the threshold."""
+        return (self.decision_function(X) >= 0).astype(int)
+
+    def _check_parameters(self):
+        check_real("radius", self.radius, low=0, inclusive="neither")
+        check_real("gamma", self.gamma)
+        check_choice("counts", self.counts, COUNTS)
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
+        if self.counts == "printed":
+            gaussian_multiplier(self.epsilon, self.delta, "classic")
+        allowed = (REPLACE_ONE, ADD_REMOVE) if self.counts == "private" else (REPLACE_ONE,)
+        check_choice("neighbouring", self.neighbouring, allowed)
+
+    def _private(self, sums, totals, rng):
+        replaced = self.neighbouring is REPLACE_ONE
+        # Scaled counts fill the sensitivity up to what the sums need anyway (replace-one), or match them (add/remove).
+        unit = math.sqrt(2) * self.radius if replaced else self.radius
+        told = totals[1:] if replaced else totals
+        sensitivity = Sensitivity(2 * self.radius if replaced else math.sqrt(2) * self.radius, self.neighbouring, "l2")
+        noisy, guarantee = gaussian(np.append(sums, unit * told), sensitivity, self.epsilon, self.delta, rng)
+        counts = noisy[2:] / unit
+        if replaced:
+            counts = np.array([totals.sum() - counts[0], counts[0]])
+        counts = np.maximum(counts, _SMALLEST_COUNT)
+        means = np.clip(noisy[:2] / counts, -self.radius, self.radius)
+        return means, counts, self._with(guarantee, "radius public", "which class lies above public")
+
+    def _public(self, sums, totals, rng):
+        if not totals.all():
+            raise ValueError(f"y must have a record of each class when the counts are public, got {totals.tolist()}")
+        # In units of each mean's own sensitivity a change moves one coordinate by 1.
+        scale = 2 * self.radius / totals
+        sensitivity = Sensitivity(1.0, REPLACE_ONE, "l2")
+        noisy, guarantee = gaussian(sums / totals / scale, sensitivity, self.epsilon, self.delta, rng)
+        means = np.clip(noisy * scale, -self.radius, self.radius)
+        return (
+            means,
+            totals,
+            self._with(guarantee, "radius public", "class counts public", "which class lies above public"),
+        )
+
+    def _printed(self, sums, totals, rng):
+        warnings.warn(
+            "the noise scale 2R/n_b is computed from private counts; (2 epsilon, 2 delta) does not hold",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+        counts = np.maximum(totals, _SMALLEST_COUNT)
+        multiplier = gaussian_multiplier(self.epsilon, self.delta, "classic")
+        means = sums / counts + rng.normal(scale=2 * self.radius * multiplier / counts)
+        nothing = Guarantee(math.inf, 0.0, REPLACE_ONE, source="noise scaled by private counts: nothing is promised")
+        return means, counts, nothing
+
+    @staticmethod
+    def _with(guarantee: Guarantee, *assumes: str) -> Guarantee:
+        event = guarantee.event if isinstance(guarantee.event, GaussianDpEvent) else None
+        return Guarantee(
+            guarantee.epsilon, guarantee.delta, guarantee.neighbouring, event, (*assumes, EXACT_REALS), guarantee.source
+        )
+
+
+# Error of the midpoint
+
+
+def radius_for(bound: float, sd: float, n: int, beta: float) -> float:
+    """The clipping radius of Proposition 12, bound + sd sqrt(2 log(4n/beta)).
+
+    Values of n records with means in [-bound, bound] then all lie inside with probability at least 1 - beta/4.
+
+    Notes
+    -----
+    Source: Proposition 12; 2 (1 - Phi(t)) <= e^{-t^2/2} instead of Lemma 13, which gives 1 - beta/2.
+
+    >>> round(radius_for(1.0, 1.0, 1050, 0.1), 3)
+    5.614
+    """
+    bound = check_real("bound", bound, low=0)
+    sd = check_real("sd", sd, low=0, inclusive="neither")
+    n = check_integer("n", n, low=1)
+    beta = check_real("beta", beta, low=0, high=1, inclusive="neither")
+    return bound + sd * math.sqrt(2 * math.log(4 * n / beta))
+
+
+def midpoint_sd(n0: int, n1: int, sd: float, radius: float, multiplier: float) -> tuple[float, float]:
+    """Standard deviations of the midpoint: its sampling part, and its noise part with scales 2 radius multiplier/n_b.
+
+    With r = n0/n1 they are sd sqrt((1 + r)/(4 n0)) and radius multiplier sqrt(1 + r^2)/n0. Without clipping the error
+    is normal with the root of the sum of their squares.
+
+    >>> sampling, noise = midpoint_sd(1000, 50, 1.0, 5.0, 9.69)
+    >>> round(sampling, 4), round(noise, 4)
+    (0.0725, 0.9702)
+    """
+    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
+    sd = check_real("sd", sd, low=0)
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    multiplier = check_real("multiplier", multiplier, low=0)
+    return sd / 2 * math.hypot(n0**-0.5, n1**-0.5), radius * multiplier * math.hypot(1 / n0, 1 / n1)
+
+
+def private_counts_sd(n0: int, n1: int, mean0: float, mean1: float, radius: float, multiplier: float) -> float:
+    """Noise part of the midpoint with private counts (replace-one), to first order in 1/n1.
+
+    The sums carry noise 2R m, the count sqrt(2) m, and an error g of n1 moves the midpoint by
+    -(mean1/n1 - mean0/n0) g/2.
+
+    >>> round(private_counts_sd(4000, 400, -1.0, 1.0, 5.0, 3.73), 4)
+    0.0474
+    """
+    sums = 2 * radius * math.hypot(1 / n0, 1 / n1)
+    count = math.sqrt(2) * (mean1 / n1 - mean0 / n0)
+    return multiplier / 2 * math.hypot(sums, count)
+
+
+def upper_bound(
+    n0: int, n1: int, sd: float, radius: float, multiplier: float, beta: float, version: str = "corrected"
+) -> float:
+    """An error of the midpoint that is exceeded with probability at most beta/2, when `radius` is that of `radius_for`.
+
+    Parameters
+    ----------
+    multiplier : float
+        Noise in units of a mean's sensitivity; sqrt(2 log(1.25/delta))/epsilon in the paper.
+    version : {"corrected", "printed"}
+        "corrected": the standard deviation times the normal quantile at 1 - beta/8: beta/4 for clipping and beta/4 for
+        the normal. "printed": 2 sqrt(log(4/beta)) and four times the sampling variance; true, but loose.
+
+    Notes
+    -----
+    Source: Differential Privacy Under Class Imbalance, Proposition 12.
+
+    >>> [round(upper_bound(1000, 50, 1.0, 5.0, 9.69, 0.1, version), 2) for version in ("printed", "corrected")]
+    [3.77, 2.18]
+    """
+    check_choice("version", version, ("corrected", "printed"))
+    beta = check_real("beta", beta, low=0, high=1, inclusive="neither")
+    sampling, noise = midpoint_sd(n0, n1, sd, radius, multiplier)
+    if version == "printed":
+        return 2 * math.sqrt(math.log(4 / beta)) * math.hypot(2 * sampling, noise)
+    return float(ndtri(1 - beta / 8)) * math.hypot(sampling, noise)
+
+
+def lower_bound(n0: int, n1: int, sd: float, beta: float, version: str = "corrected") -> float:
+    """The distance of the lower bound of Proposition 12.
+
+    "corrected": for every estimator, private or not, some means make its error at least this with probability at
+    least beta; the maximum likelihood estimator attains it. "printed": twice that, which no theorem supports: an
+    estimator that is constant is exact for some means.
+
+    >>> [round(lower_bound(1000, 50, 1.0, 0.1, version), 3) for version in ("printed", "corrected")]
+    [0.238, 0.119]
+    """
+    check_choice("version", version, ("corrected", "printed"))
+    beta = check_real("beta", beta, low=0, high=1, inclusive="neither")
+    sampling, _ = midpoint_sd(n0, n1, sd, 1.0, 0.0)
+    return float(ndtri(1 - beta / 2)) * sampling * (2 if version == "printed" else 1)
+
+
+def least_average_miss(beta: float, half_range: float) -> float:
+    """Least probability, over all estimators, of missing a normal mean by z_{1 - beta/2} standard deviations or more.
+
+    The mean is uniform on [-half_range, half_range] (in standard deviations), so the value is a lower bound on the
+    maximum over that range; it tends to beta as the range grows.
+
+    Notes
+    -----
+    Source: the Bayes estimator; given x, the posterior is a normal cut off at the ends, and the best interval is
+    the one nearest to x that lies inside.
+
+    >>> round(least_average_miss(0.1, 20.0), 3), round(least_average_miss(0.1, 1000.0), 4)
+    (0.092, 0.0998)
+    """
+    z = float(ndtri(1 - check_real("beta", beta, low=0, high=1, inclusive="neither") / 2))
+    half_range = check_real("half_range", half_range, low=z, inclusive="neither")
+
+    def best(x):
+        centre = np.clip(x, z - half_range, half_range - z)
+        return ndtr(centre + z - x) - ndtr(centre - z - x)
+
+    edge, _ = integrate.quad(best, half_range - z, half_range + 12)
+    middle = (1 - beta) * (half_range - z)
+    return float(1 - (middle + edge) / half_range)
+
+
+def clipped_mean_errors(
+    n: int, sd: float, radius: float, mean: float, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Errors of `draws` means of n clipped normals, every value drawn, in blocks of about four million.
+
+    Returns
+    -------
+    array of shape (draws,)
+        Mean of the clipped values minus `mean`.
+    """
+    n, draws = check_integer("n", n, low=1), check_integer("draws", draws, low=1)
+    block = max(4_000_000 // n, 1)
+    errors = np.empty(draws)
+    for start in range(0, draws, block):
+        values = rng.standard_normal((min(block, draws - start), n), dtype=np.float32)
+        np.clip(values, (-radius - mean) / sd, (radius - mean) / sd, out=values)
+        errors[start : start + len(values)] = sd * values.mean(axis=1, dtype=np.float64)
+    return errors

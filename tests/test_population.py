@@ -1,0 +1,290 @@
+"""Metrics of two normal classes, the leak of a data-dependent noise scale, and the bounds on the private midpoint."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy.stats import binomtest, norm
+from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
+
+from helpers import population as pop
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, gaussian_delta, gaussian_mu
+
+QUICK = settings(derandomize=True, deadline=None, max_examples=40)
+
+
+def hockey_stick(epsilon, shift, sd, other_sd):
+    """By brute force: the integral of the positive part, in both directions."""
+
+    def one_way(a, b):
+        def excess(x):
+            return max(norm.pdf(x, *a) - math.exp(epsilon) * norm.pdf(x, *b), 0.0)
+
+        ends = 40 * max(sd, other_sd) + abs(shift)
+        return integrate.quad(excess, -ends, ends, points=np.linspace(-ends, ends, 79)[1:-1], limit=1000)[0]
+
+    return max(one_way((0, sd), (shift, other_sd)), one_way((shift, other_sd), (0, sd)))
+
+
+# The population
+
+
+def test_metrics_are_those_of_scikit_learn_on_a_sample():
+    people = pop.Population(-0.5, 1.5, 1.0, 0.7, ratio=6.0)
+    x, y = people.sample(400_000, np.random.default_rng(0))
+    predicted = (x >= 0.4).astype(int)
+    exact = people.metrics(0.4)
+    for name, function in {
+        "recall": recall_score,
+        "precision": precision_score,
+        "f1": f1_score,
+        "balanced_accuracy": balanced_accuracy_score,
+    }.items():
+        assert float(exact[name]) == pytest.approx(function(y, predicted), abs=0.006)
+    cost = np.mean(np.where(y == 1, 3.0, 1.0) * (predicted != y))
+    assert float(people.metrics(0.4, 3.0)["weighted_error"]) == pytest.approx(cost, abs=0.006)
+
+
+def test_simulated_metrics_agree_and_refuse_what_they_cannot_count():
+    people = pop.Population(ratio=20.0)
+    counted = pop.simulated_metrics(people, 0.0, 1_200_000, np.random.default_rng(1))
+    assert all(abs(float(people.metrics(0.0)[name]) - value) < 0.007 for name, value in counted.items())
+    with pytest.raises(ValueError, match="large enough"):
+        pop.simulated_metrics(pop.Population(ratio=1e6), 0.0, 10, np.random.default_rng(1))
+
+
+@QUICK
+@given(st.floats(0.3, 5), st.floats(0.5, 200), st.floats(0.2, 50))
+def test_the_bayes_threshold_is_the_best(separation, ratio, weight):
+    people = pop.Population(0.0, separation, ratio=ratio)
+    best = people.bayes_threshold(weight)
+    found = people.optimal_threshold("weighted_error", weight)
+    errors = people.metrics(np.array([best, found]), weight)["weighted_error"]
+    assert errors[0] <= errors[1] + 1e-12
+    assert errors[1] <= errors[0] + 1e-9
+    assert float(people.gamma(best)) == pytest.approx(0.5 + math.log(ratio / weight) / separation**2)
+
+
+@pytest.mark.parametrize("metric", ["f1", "g_mean", "balanced_accuracy"])
+def test_optimal_thresholds_beat_a_fine_grid(metric):
+    for people in (pop.Population(ratio=30.0), pop.Population(sd1=2.5, ratio=4.0), pop.Population(sd0=3.0, ratio=0.3)):
+        grid = np.linspace(-12, 12, 50_001)
+        best = people.metrics(people.optimal_threshold(metric))[metric]
+        assert best >= people.metrics(grid)[metric].max() - 1e-9
+
+
+def test_weight_equal_to_the_ratio_gives_the_midpoint():
+    assert pop.Population(ratio=37.0).bayes_threshold(37.0) == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ValueError, match="sd0 must be equal"):
+        pop.Population(sd1=2.0).bayes_threshold()
+
+
+def test_noise_on_the_threshold_widens_both_classes():
+    people, draws = pop.Population(ratio=9.0), np.random.default_rng(2).normal(0.3, 0.8, 400_000)
+    tpr, fpr = people.rates(0.3, 0.8)
+    many = people.rates(draws)
+    assert tpr == pytest.approx(many[0].mean(), abs=0.002)
+    assert fpr == pytest.approx(many[1].mean(), abs=0.002)
+    noisy = people.noisy_metrics(0.3, 0.8)
+    assert noisy["recall"] == pytest.approx(tpr, abs=1e-6)
+    assert noisy["f1"] == pytest.approx(people.metrics(draws)["f1"].mean(), abs=0.002)
+
+
+def test_printed_formulas_are_wrong_where_the_chapter_says_so():
+    people, gammas = pop.Population(ratio=20.0), np.linspace(0, 1, 21)
+    printed, exact = pop.printed_metrics(gammas, 2.0, 20.0), people.metrics(people.threshold(gammas))
+    assert np.allclose(printed["balanced_accuracy"], exact["balanced_accuracy"])
+    assert (printed["recall"] > 1).all()
+    assert np.allclose(printed["recall"], 21 * exact["recall"])
+    assert (np.abs(printed["f1"] - exact["f1"])[5:] > 0.01).all()
+    assert (printed["precision"] < exact["precision"]).all()
+
+
+# Privacy
+
+
+@settings(QUICK, max_examples=10)
+@given(st.floats(0, 2), st.floats(-2, 2), st.floats(0.7, 1.4))
+def test_delta_of_two_gaussians_against_integration(epsilon, shift, other_sd):
+    found = pop.two_gaussian_delta(epsilon, shift, 1.0, other_sd)
+    assert found == pytest.approx(hockey_stick(epsilon, shift, 1.0, other_sd), abs=2e-6)
+
+
+@QUICK
+@given(st.floats(0.01, 3), st.floats(0.05, 3))
+def test_equal_variances_are_the_gaussian_mechanism(epsilon, shift):
+    assert pop.two_gaussian_delta(epsilon, shift, 1.0, 1.0) == pytest.approx(gaussian_delta(epsilon, shift), rel=1e-9)
+    nearly = pop.two_gaussian_delta(epsilon, shift, 1.0, 1.0 + 1e-7)
+    assert nearly == pytest.approx(gaussian_delta(epsilon, shift), abs=1e-6)
+
+
+@pytest.mark.parametrize(("n1", "low", "high"), [(10, 7.0e-3, 7.2e-3), (20, 1.1e-3, 1.2e-3), (100, 7.1e-6, 7.3e-6)])
+def test_a_flipped_label_costs_what_the_notes_say(n1, low, high):
+    full = pop.flip_delta(20 * n1, n1, 0.5, 1e-5)["minority"]
+    assert low < full < high
+    assert pop.flip_delta(20 * n1, n1, 0.5, 1e-5, shift=False)["minority"] < full
+
+
+def test_the_width_alone_breaks_the_claim_for_small_minorities():
+    assert pop.flip_delta(400, 20, 0.5, 1e-5, shift=False)["minority"] > 1e-5
+    assert pop.flip_delta(400, 20, 0.5, 1e-5)["midpoint"] > 2e-5
+
+
+def test_the_means_can_move_as_far_as_flip_delta_says():
+    values = np.array([1.0, 1.0, 1.0, -1.0])
+    assert np.mean(values[:3]) - np.mean(values) == pytest.approx(2 / 4)
+
+
+@QUICK
+@given(
+    st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 1)), min_size=2, max_size=8),
+    st.floats(-1, 1),
+    st.integers(0, 1),
+)
+def test_sums_and_scaled_counts_move_by_the_stated_sensitivity(records, value, label):
+    def vector(rows, unit, both):
+        sums = [sum(x for x, y in rows if y == b) for b in (0, 1)]
+        totals = [sum(y == b for _, y in rows) for b in (0, 1)]
+        return np.array(sums + [unit * t for t in (totals if both else totals[1:])])
+
+    replaced = [(value, label), *records[1:]]
+    moved = vector(replaced, math.sqrt(2), False) - vector(records, math.sqrt(2), False)
+    assert np.linalg.norm(moved) <= 2 + 1e-9
+    removed = vector(records[1:], 1.0, True) - vector(records, 1.0, True)
+    assert np.linalg.norm(removed) <= math.sqrt(2) + 1e-9
+
+
+@pytest.mark.parametrize("counts", ["private", "public"])
+def test_noise_is_that_of_the_guarantee(counts):
+    X, y = np.zeros((1050, 1)), np.repeat([0, 1], [1000, 50])
+    model = pop.PrivateThresholdClassifier(5.0, 2.0, 1e-5, counts=counts, rng=np.random.default_rng(3))
+    means = np.array([model.fit(X, y).means_ for _ in range(700)])
+    sd = 2 * 5.0 / gaussian_mu(2.0, 1e-5) / np.array([1000, 50])
+    assert np.allclose(means.std(axis=0) / sd, 1, atol=0.12)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (2.0, 1e-5)
+    assert model.guarantee_.neighbouring is REPLACE_ONE
+    assert ("class counts public" in model.guarantee_.assumes) == (counts == "public")
+
+
+def test_private_counts_first_order_formula():
+    n0, n1 = 4000, 400
+    X, y = np.repeat([-1.0, 1.0], [n0, n1])[:, None], np.repeat([0, 1], [n0, n1])
+    model = pop.PrivateThresholdClassifier(4.0, 1.0, rng=np.random.default_rng(5))
+    found = np.std([model.fit(X, y).threshold_ for _ in range(700)])
+    assert found == pytest.approx(pop.private_counts_sd(n0, n1, -1, 1, 4.0, 1 / gaussian_mu(1.0, 1e-5)), rel=0.1)
+
+
+@pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
+@pytest.mark.parametrize("only", [0, 1])
+def test_private_counts_never_fail_on_an_empty_class(relation, only):
+    X, y = np.linspace(-9, 9, 30)[:, None], np.full(30, only)
+    model = pop.PrivateThresholdClassifier(2.0, 0.5, neighbouring=relation, rng=0).fit(X, y)
+    assert np.isfinite(model.threshold_)
+    assert abs(model.threshold_) <= 2
+    assert (model.counts_ >= 1).all()
+    assert model.guarantee_.neighbouring is relation
+    assert set(model.predict(X)) <= {0, 1}
+
+
+def test_public_counts_say_that_a_class_is_missing():
+    with pytest.raises(ValueError, match="record of each class"):
+        pop.PrivateThresholdClassifier(2.0, counts="public").fit(np.zeros((3, 1)), [0, 0, 0])
+
+
+def test_the_printed_mechanism_warns_and_promises_nothing():
+    X, y = np.zeros((60, 1)), np.repeat([0, 1], [50, 10])
+    model = pop.PrivateThresholdClassifier(1.0, 0.5, counts="printed", rng=0)
+    with pytest.warns(PrivacyLeakWarning, match="private counts"):
+        model.fit(X, y)
+    assert model.guarantee_.epsilon == math.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        found = np.std([model.set_params(rng=seed).fit(X, y).threshold_ for seed in range(2000)])
+    assert found == pytest.approx(pop.printed_sd(50, 10, 1.0, 0.5, 1e-5), rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"radius": 0}, "radius"),
+        ({"radius": -1.0}, "radius"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"counts": "secret"}, "counts"),
+        ({"counts": "printed", "epsilon": 1.0}, "below 1 for the classic"),
+        ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring"),
+        ({"gamma": math.nan}, "gamma"),
+    ],
+)
+def test_bad_parameters_are_refused_before_the_data_is_read(changes, message):
+    with pytest.raises(ValueError, match=message):
+        pop.PrivateThresholdClassifier(**changes).fit("not data", None)
+
+
+def test_bad_populations_are_refused():
+    for bad in ({"mean1": -1.0}, {"sd0": 0.0}, {"ratio": 0.0}, {"sd1": math.inf}):
+        with pytest.raises(ValueError, match="must be"):
+            pop.Population(**bad)
+    with pytest.raises(ValueError, match="metric"):
+        pop.Population().optimal_threshold("recall")
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("ratio", [1, 16, 130])
+def test_upper_bounds_cover_with_20000_draws(ratio):
+    n0, n1, beta, draws = 520, 520 // ratio, 0.1, 20_000
+    rng, radius = np.random.default_rng(6), pop.radius_for(1.0, 1.0, 1040, 0.1)
+    multiplier = math.sqrt(2 * math.log(1.25e5)) / 0.5
+    sampling, noise = pop.midpoint_sd(n0, n1, 1.0, radius, multiplier)
+    means = [pop.clipped_mean_errors(n, 1.0, radius, mean, draws, rng) for n, mean in ((n0, -1.0), (n1, 1.0))]
+    clean = (means[0] + means[1]) / 2
+    errors = np.abs(clean + noise * rng.standard_normal(draws))
+    assert clean.std() == pytest.approx(sampling, rel=0.03)
+    assert errors.std() > 0
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(math.hypot(sampling, noise), rel=0.03)
+    for version in ("printed", "corrected"):
+        missed = int(np.sum(errors > pop.upper_bound(n0, n1, 1.0, radius, multiplier, beta, version)))
+        assert binomtest(missed, draws).proportion_ci(0.999, "exact").high <= beta / 2
+    for version, expected in (("printed", 2 * norm.sf(2 * norm.isf(beta / 2))), ("corrected", beta)):
+        far = int(np.sum(np.abs(clean) >= pop.lower_bound(n0, n1, 1.0, beta, version)))
+        interval = binomtest(far, draws).proportion_ci(0.999, "exact")
+        assert interval.low <= expected <= interval.high
+
+
+@QUICK
+@given(st.integers(1, 10_000), st.integers(1, 10_000), st.floats(1e-6, 0.999), st.floats(0.01, 100))
+def test_the_corrected_upper_bound_is_narrower(n0, n1, beta, multiplier):
+    arguments = n0, n1, 1.0, 3.0, multiplier, beta
+    assert pop.upper_bound(*arguments) < pop.upper_bound(*arguments, "printed")
+
+
+@QUICK
+@given(st.integers(1, 5000), st.floats(1e-4, 0.999))
+def test_the_radius_leaves_a_quarter_of_beta(n, beta):
+    t = pop.radius_for(0.0, 1.0, n, beta)
+    assert -math.expm1(n * math.log1p(-2 * norm.sf(t))) <= beta / 4 + 1e-12
+
+
+def test_no_estimator_beats_the_average_miss():
+    rng, z = np.random.default_rng(7), norm.isf(0.05)
+    truth = rng.uniform(-10, 10, 400_000)
+    x = truth + rng.standard_normal(truth.size)
+    bound = pop.least_average_miss(0.1, 10.0)
+    best = np.clip(x, z - 10, 10 - z)
+    assert np.mean(np.abs(best - truth) >= z) == pytest.approx(bound, abs=0.002)
+    for estimate in (x, 0 * x, 0.9 * x, np.round(x)):
+        assert np.mean(np.abs(estimate - truth) >= z) > bound - 0.002
+    assert pop.least_average_miss(0.1, 1e5) == pytest.approx(0.1, abs=1e-5)
+
+
+def test_clipping_is_real():
+    errors = pop.clipped_mean_errors(50, 1.0, 1.0, 1.0, 4000, np.random.default_rng(8))
+    exact = integrate.quad(lambda x: np.clip(x, -1, 1) * norm.pdf(x, 1), -9, 11, points=[-1, 1])[0] - 1
+    assert errors.mean() == pytest.approx(exact, abs=0.005)
+    assert exact < -0.3

@@ -1,0 +1,97 @@
+"""The figure with sliders: valid without JavaScript, alive with it, and nothing fetched."""
+
+import json
+import re
+import shutil
+from xml.etree import ElementTree
+
+import pytest
+
+from helpers.widgets import SliderFigure, _ticks
+
+FRAMES = {"1": {"a": [0.0, 0.5, 1.0], "b <i>": [1.0, 0.5, 0.2]}, "2": {"a": [1.0, 0.2, 0.0], "b <i>": [0.1, 0.5, 0.9]}}
+
+
+def figure(**changes) -> SliderFigure:
+    values = {"name": "demo", "x": [0, 1, 2], "frames": FRAMES, "x_label": "x & y", "frame_label": "frame",
+              "caption": "Two </script> curves.", "cursor": 1}  # fmt: skip
+    return SliderFigure(**values | changes)
+
+
+def test_the_picture_is_well_formed_and_needs_no_script():
+    page = figure()._repr_html_()
+    picture = re.search(r"<svg role.*?</svg>", page, re.DOTALL)[0]
+    root = ElementTree.fromstring(picture)
+    assert len(root.findall(".//path")) == 2
+    assert root.get("aria-label") == "Two </script> curves."
+    assert '<div data-role="controls" hidden>' in page
+
+
+def test_nothing_is_fetched_and_the_data_is_inside():
+    page = figure()._repr_html_()
+    assert not re.search(r"https?:|src=|href=|fetch\(|import", page)
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])
+    assert data["frames"][1][0] == [1.0, 0.2, 0.0]
+    assert data["names"] == ["1", "2"]
+    assert page.count("</script>") == 2, "a caption must not end the script"
+
+
+def test_repr_is_plain_text():
+    assert repr(figure()) == "Two </script> curves. (a, b <i>; frame: 1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "a b"}, "name"),
+        ({"x": [0, 0, 1]}, "increasing"),
+        ({"frames": {}}, "at least one frame"),
+        ({"frames": {"1": {"a": [0, 1]}}}, "3 values"),
+        ({"frames": {"1": {"a": [0, 1, 2]}, "2": {"b": [0, 1, 2]}}}, "curves"),
+        ({"frames": {"1": {"a": [0, float("nan"), 2]}}}, "finite"),
+        ({"start": 2}, "start"),
+        ({"cursor": 3}, "cursor"),
+        ({"y_range": (1.0, 1.0)}, "y_range"),
+    ],
+)
+def test_bad_figures_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        figure(**changes)
+
+
+def test_ticks_are_round_and_inside():
+    assert _ticks(0, 1) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert _ticks(-0.5, 2) == [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+@pytest.mark.browser
+def test_moving_the_sliders_changes_the_picture(tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    file = tmp_path / "page.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{figure()._repr_html_()}")
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            static = browser.new_context(java_script_enabled=False).new_page()
+            static.goto(file.as_uri())
+            assert not static.locator("input").first.is_visible()
+            page = browser.new_page(viewport={"width": 390, "height": 800})
+            page.goto(file.as_uri())
+            path, line = page.locator("[data-curve]").first, page.locator("[data-role=line]")
+            before = path.get_attribute("d"), line.get_attribute("x1"), page.locator("[data-value]").all_inner_texts()
+            assert before[0] == static.locator("[data-curve]").first.get_attribute("d")
+            page.locator("[data-role=frame]").focus()
+            page.keyboard.press("ArrowRight")
+            assert path.get_attribute("d") != before[0]
+            assert page.locator("[data-value]").all_inner_texts() == ["0.200", "0.500"]
+            page.locator("[data-role=cursor]").focus()
+            page.keyboard.press("ArrowRight")
+            assert line.get_attribute("x1") != before[1]
+            assert page.locator("[data-value]").all_inner_texts() == ["0.000", "0.900"]
+            assert page.locator("[data-best]").all_inner_texts() == ["0", "2"]
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        finally:
+            browser.close()
