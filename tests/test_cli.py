@@ -21,6 +21,37 @@ RUNS = {
         {"dataset": "abalone", "n_seeds": "2", "epsilons": "[1.0]"},
         {"multiplicity": "3", "n_seeds": "2", "epsilons": "[0.5, 2.0]"},
     ],
+    "smote": [
+        {"n_seeds": "2", "n_audit": "200", "sizes": "[500]", "ratios": "[4]"},
+        {"dataset": "abalone", "dimension": "3", "neighbours": "1", "n_seeds": "2", "n_audit": "200", "sizes": "[500]"},
+        {"attack_epsilon": "1.0", "n_minority": "300", "n_audit": "300", "n_seeds": "2", "epsilons": "[2.0]"},
+    ],
+    "known-population": [
+        {"n_draws": "2000", "ratios": "[1, 16]", "n_population": "200000"},
+        {"separation": "1.0", "ratio": "50.0", "n_draws": "2000", "n_population": "500000"},
+        {"sizes": "[520]", "epsilons": "[0.5, 5.0]", "beta": "0.5", "delta": "1e-4", "n_draws": "2000"},
+    ],
+    "bagging": [
+        {"n_seeds": "2", "sizes": "[500]", "learners": "[3]", "n_audit": "1000"},
+        {"dataset": "abalone", "n_seeds": "2", "sizes": "[500]", "ratios": "[9.0]", "learners": "[2]"},
+        {"weights": "none", "epsilon": "2.0", "n_seeds": "2", "sizes": "[200]", "ratios": "[8.0]", "learners": "[1]"},
+    ],
+    "private-erm": [
+        {"n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
+        {"epsilon": "0.3", "n_audit": "500", "n_folds": "4", "n_adult": "1500", "part_sizes": "[500]"},
+        {"n_noise": "2", "n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
+    ],
+    "weighted-erm": [
+        {"n_seeds": "2", "n_fuzz": "60", "n_restarts": "2"},
+        {
+            "datasets": '["ecoli"]',
+            "epsilons": "[0.5]",
+            "regularizations": "[0.01, 0.1]",
+            "n_seeds": "2",
+            "n_fuzz": "40",
+        },
+        {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2", "n_fuzz": "50"},
+    ],
 }
 
 
