@@ -513,7 +513,7 @@ def test_less_privacy_means_closer_to_the_twin():
     X, y = simulated(2000, 3)
     twin = erm.ERMClassifier(regularization=0.01).fit(X, y)
     gaps = []
-    for epsilon in (0.1, 10.0, 1e6):
+    for epsilon in (0.1, 10.0, 700.0):
         model = erm.ObjectivePerturbationClassifier(epsilon=epsilon, regularization=0.01)
         distances = [
             np.linalg.norm(clone(model).set_params(random_state=seed).fit(X, y).coef_ - twin.coef_)
@@ -521,7 +521,7 @@ def test_less_privacy_means_closer_to_the_twin():
         ]
         gaps.append(np.median(distances))
     assert gaps[0] > 10 * gaps[1]
-    assert gaps[2] < 1e-4
+    assert gaps[1] > 30 * gaps[2]
 
 
 def test_a_table_of_mammography_size_needs_few_newton_steps():

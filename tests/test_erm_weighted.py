@@ -653,3 +653,57 @@ def test_mammography_size_is_fast_and_exact():
     model = erm.ObjectivePerturbationClassifier(random_state=0, class_weight="balanced").fit(X, y)
     assert model.n_iter_ <= 12
     assert model.gradient_norm_ <= 1e-8 * (1 + 1e-3 * 7 / model.noise_rate_)
+
+
+@pytest.mark.parametrize("labels", [[1, 1], [0, 1], [1, 0]])
+def test_a_jump_of_the_hessian_does_not_stop_the_solver(labels):
+    """Whether a fit fails must not tell neighbouring data sets apart."""
+    model = erm.OutputPerturbationClassifier(1.0, 1e-3, loss="huber", h=0.1, random_state=0)
+    assert np.isfinite(model.fit(np.array([[1.0], [0.0]]), np.array(labels)).coef_).all()
+
+
+def test_huber_problems_are_solved_whatever_the_rows():
+    rng = np.random.default_rng(5)
+    for _ in range(400):
+        n, d = int(rng.integers(1, 40)), int(rng.integers(1, 7))
+        rows = np.asfortranarray(in_ball(rng, n, d))
+        loss, penalty = erm.huber(10 ** rng.uniform(-3, 0)), 10 ** rng.uniform(-7, 0)
+        solution = objective.minimize(rows, loss, penalty, np.zeros(d), tol=1e-8)
+        slope = objective.gradient(solution.beta, rows, loss, penalty, np.zeros(d))
+        assert np.linalg.norm(slope) <= 1e-8
+
+
+def test_huber_value_slope_and_bend_belong_together():
+    margins = np.linspace(-2, 3, 1001)
+    loss = erm.huber(0.4)
+    assert np.gradient(loss.value(margins), margins)[1:-1] == pytest.approx(loss.slope(margins)[1:-1], abs=5e-3)
+    assert loss.value(np.array([-3.0, 0.6, 1.0, 1.4, 5.0])) == pytest.approx([4.0, 0.4, 0.1, 0.0, 0.0])
+
+
+def test_gaussian_noise_with_several_classes_pays_for_each_direction():
+    X, y = simulated(200, 3, 4)
+    model = erm.ObjectivePerturbationClassifier(0.5, 0.1, delta=3e-3, classes=(0, 1, 2, 3), random_state=0).fit(X, y)
+    shift = np.sqrt(2) * 2 * 1.0 / model.noise_scale_  # mass 2, a softmax gradient of length sqrt 2, radius 1
+    assert erm.gaussian_objective_delta(0.5, shift, model.epsilon_jacobian_) == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_a_second_fit_leaves_nothing_of_the_first():
+    X, y = simulated(60, 2)
+    model = erm.ObjectivePerturbationClassifier(1.0, 0.1, class_weight="private", delta=1e-3, random_state=0).fit(X, y)
+    assert hasattr(model, "class_weight_")
+    assert hasattr(model, "noise_scale_")
+    model.set_params(class_weight="balanced", delta=0.0).fit(X, y)
+    assert not hasattr(model, "class_weight_")
+    assert not hasattr(model, "noise_scale_")
+
+
+@pytest.mark.parametrize("bounds", [[[0.0, 1e-310]], [[-1e308, 1e308]], [[-1e308, -1e308]]])
+def test_bounds_that_arithmetic_cannot_use_are_refused(bounds):
+    with pytest.raises(ValueError, match="bounds must be at most 1e150"):
+        erm.ERMClassifier(bounds=bounds).fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("analysis", erm.ANALYSES)
+def test_an_epsilon_that_overflows_is_refused(analysis):
+    with pytest.raises(ValueError, match="epsilon must be"):
+        erm.calibrate(epsilon=3000.0, n_records=10, regularization=0.1, analysis=analysis, dimension=2)

@@ -20,6 +20,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 from helpers.validation import check_choice, check_integer, check_real
 
 ANALYSES = ("tight", "icml", "arxiv", "chaudhuri")
+_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 
 
 class Calibration(NamedTuple):
@@ -123,7 +124,7 @@ def calibrate(
     Parameters
     ----------
     epsilon : float
-        Budget, > 0.
+        Budget, in (0, 700].
     n_records : int
         n >= 1, public.
     regularization : float
@@ -152,7 +153,7 @@ def calibrate(
     >>> calibrate(epsilon=1.0, n_records=1000, regularization=1e-3)
     Calibration(noise_rate=0.5, total_regularization=0.002)
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
     n_records = check_integer("n_records", n_records, low=1)
     regularization = check_real("regularization", regularization, low=0, inclusive="neither")
     radius = check_real("radius", radius, low=0, inclusive="neither")
@@ -275,7 +276,8 @@ def gaussian_objective_delta(epsilon, shift, jacobian=0.0) -> float:
     p_i u_i with sum m_i <= mass, 0 <= p_i <= 1 and u_i fixed, in no fixed direction. Under the neighbour's noise, the
     loss is at most jacobian + sum (m_i/mass) shift (z_i)_+ with z_i standard normal (or shorter), and since (e^x -
     e^epsilon)_+ is convex, delta is at most its mean for a single z: e^{jacobian + shift^2/2} Phi(shift - z0) -
-    e^epsilon Phi(-z0), z0 = (epsilon - jacobian)/shift.
+    e^epsilon Phi(-z0), z0 = (epsilon - jacobian)/shift. This is for margin losses. A softmax record pulls along the
+    largest of K - 1 such z_i, and delta is at most K - 1 times as large.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def calibrate_gaussian(
     >>> calibrate_gaussian(epsilon=1.0, delta=1e-6, n_records=1000, regularization=1e-2).noise_scale.__round__(3)
     8.674
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     n_records = check_integer("n_records", n_records, low=1)
     regularization = check_real("regularization", regularization, low=0, inclusive="neither")

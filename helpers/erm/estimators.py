@@ -188,6 +188,10 @@ class ERMClassifier(ClassifierMixin, BaseEstimator):
         bounds = np.asarray(self.bounds, dtype=float)
         if bounds.shape != (n_features, 2) or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
             raise ValueError(f"bounds must be finite, of shape ({n_features}, 2), the lower one first")
+        # Beyond this, arithmetic would fail for some records and not for others.
+        widths = bounds[:, 1] / 2 - bounds[:, 0] / 2
+        if np.abs(bounds).max() > 1e150 or (widths[widths > 0] < 1e-150).any():
+            raise ValueError("bounds must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
 
     def _mapped(self, X) -> np.ndarray:
         return X if self.bounds is None else into_ball(X, np.asarray(self.bounds, dtype=float), radius=self.radius)
@@ -258,6 +262,8 @@ class PrivateERMClassifier(ERMClassifier):
 
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
+        for name in ("class_weight_", "noise_rate_", "noise_scale_"):
+            self.__dict__.pop(name, None)  # not every combination of parameters sets them
         self._rng = np.random.default_rng(self.random_state)
         try:
             super().fit(X, y)
@@ -446,7 +452,9 @@ class ObjectivePerturbationClassifier(PrivateERMClassifier):
         }
         size = self._size(dimension)
         if self.delta > 0:
-            self.noise_scale_, regularization = calibrate_gaussian(delta=self.delta, **problem)
+            # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
+            delta = self.delta / (len(self.classes) - 1)
+            self.noise_scale_, regularization = calibrate_gaussian(delta=delta, **problem)
             ratio = self.radius**2 / (n_records * regularization)
             self.epsilon_jacobian_ = gaussian_jacobian_cost(self._budget, ratio, self._loss(), self._weighting)
             self.epsilon_noise_ = self._budget - self.epsilon_jacobian_

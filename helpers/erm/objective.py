@@ -22,6 +22,7 @@ _ENOUGH = 512  # rows that such an approximation needs
 _COARSE_TOL = 1e4  # its tolerance, in units of the final one
 _MAX_ITERATIONS = 500
 _SHORTEST_STEP = 2.0**-40
+_ROUNDING = 1e-14  # of a mean of losses, relative
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Loss:
         Largest t/g at which that supremum is just g: bending then costs nothing beside the slope.
     bend_at_slope : callable, optional
         `bend` as a function of `slope`, where that is cheaper; for the solver.
+    value : callable, optional
+        The loss itself; the solver needs it where `bend` jumps.
     """
 
     slope: Callable[[np.ndarray], np.ndarray]
@@ -55,6 +58,7 @@ class Loss:
     own_joint: Callable[[float, float], float] | None = None
     free_ratio: float = 0.0
     bend_at_slope: Callable[[np.ndarray], np.ndarray] | None = None
+    value: Callable[[np.ndarray], np.ndarray] | None = None
 
     steepness = 1.0  # largest slope; `Softmax` has another
 
@@ -145,7 +149,11 @@ def huber(h) -> Loss:
     def bend(margins):
         return np.where(np.abs(1 - np.asarray(margins)) <= h, 1 / (2 * h), 0.0)
 
-    return Loss(slope, bend, 1 / (2 * h), np.zeros_like)
+    def value(margins):
+        short = 1 + h - margins  # of the margin from which on there is no loss
+        return np.where(short > 2 * h, short - h, np.maximum(short, 0) ** 2 / (4 * h))
+
+    return Loss(slope, bend, 1 / (2 * h), np.zeros_like, value=value)
 
 
 class Solution(NamedTuple):
@@ -292,22 +300,27 @@ def minimize(rows, loss, regularization, linear, *, tol, weights=None) -> Soluti
 
         return pull @ rows / len(rows) + regularization * beta + linear, hessian
 
+    def value(beta):
+        losses = loss.value(rows @ beta)
+        mean = np.mean(losses if weights is None else weights * losses)
+        return mean + np.sum(regularization * beta**2) / 2 + linear @ beta
+
     start = np.zeros(rows.shape[1])
     if len(rows) > _COARSE * _ENOUGH:
         # A sample of the rows is cheap to solve and saves about half of the passes over all of them.
         sample = slice(None, None, _COARSE)
-        coarse = None if weights is None else weights[sample]
-        fewer = np.asfortranarray(rows[sample])
+        fewer, coarse = np.asfortranarray(rows[sample]), None if weights is None else weights[sample]
         start = minimize(fewer, loss, regularization, linear, tol=_COARSE_TOL * tol, weights=coarse).beta
-    return newton(derivatives, start, tol=tol)
+    return newton(derivatives, start, tol=tol, value=None if loss.value is None else value)
 
 
-def newton(derivatives, start, *, tol) -> Solution:
+def newton(derivatives, start, *, tol, value=None) -> Solution:
     """The point where the gradient of a strongly convex function vanishes.
 
-    Newton's method with step halving. The gradient norm is the merit function: the Newton direction always
-    decreases it, the objective is strongly convex, so its only stationary point is the minimiser, and unlike the
-    objective it can be compared down to rounding error.
+    Newton's method with step halving. For a function with a continuous Hessian the gradient norm is the merit: the
+    Newton direction decreases it, the only stationary point is the minimiser, and unlike the function it can be
+    compared down to rounding error. Where the Hessian jumps, the norm can grow along that direction, but the function
+    cannot; there it decides, and the norm only below its rounding error.
 
     Parameters
     ----------
@@ -316,6 +329,8 @@ def newton(derivatives, start, *, tol) -> Solution:
     start : ndarray (d,)
     tol : float
         Absolute bound on the gradient norm.
+    value : callable, optional
+        The function, of a vector (d,); needed if its Hessian is not continuous.
 
     Raises
     ------
@@ -326,20 +341,25 @@ def newton(derivatives, start, *, tol) -> Solution:
     array([1.5])
     """
     beta, (slope, hessian) = start, derivatives(start)
-    norm = np.linalg.norm(slope)
     for iteration in range(_MAX_ITERATIONS):
+        norm = np.linalg.norm(slope)
         if norm <= tol:
             return Solution(beta, float(norm), iteration)
         try:
             step = np.linalg.solve(hessian(), slope)
         except np.linalg.LinAlgError:
             break
-        scale, previous = 1.0, norm
+        before, decrease, scale = None if value is None else value(beta), slope @ step, 1.0
         while scale >= _SHORTEST_STEP:
             candidate = beta - scale * step
             slope, hessian = derivatives(candidate)
-            norm = np.linalg.norm(slope)
-            if norm <= (1 - 1e-4 * scale) * previous:
+            shorter = np.linalg.norm(slope) <= (1 - 1e-4 * scale) * norm
+            if value is None:
+                accepted = shorter
+            else:
+                change = value(candidate) - before
+                accepted = change <= -1e-4 * scale * decrease or (shorter and change <= _ROUNDING * abs(before))
+            if accepted:
                 break
             scale /= 2
         else:
