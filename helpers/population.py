@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import GaussianDpEvent
 from scipy import integrate, optimize
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import expit, log_ndtr, ndtr, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -116,8 +116,19 @@ class Population:
         0.336
         """
         weight = check_real("weight", weight, low=0, inclusive="neither")
-        tpr, fpr = self.rates(np.asarray(threshold, float))
-        return _metrics(tpr, fpr, self.ratio, weight)
+        threshold = np.asarray(threshold, float)
+        tpr, fpr = self.rates(threshold)
+        # Far out both rates underflow together; the logarithm of their odds does not.
+        log_tpr = log_ndtr((self.mean1 - threshold) / self.sd1)
+        log_fpr = log_ndtr((self.mean0 - threshold) / self.sd0)
+        return {
+            "recall": tpr,
+            "precision": expit(log_tpr - log_fpr - math.log(self.ratio)),
+            "f1": 2 * tpr / (1 + tpr + self.ratio * fpr),
+            "balanced_accuracy": (tpr + 1 - fpr) / 2,
+            "g_mean": np.sqrt(tpr * (1 - fpr)),
+            "weighted_error": (weight * (1 - tpr) + self.ratio * fpr) / (1 + self.ratio),
+        }
 
     def noisy_metrics(self, threshold: float, noise_sd: float, weight: float = 1.0) -> dict[str, float]:
         """Means of the metrics when the threshold is Gaussian with standard deviation `noise_sd`, by quadrature.
@@ -159,7 +170,8 @@ class Population:
         Parameters
         ----------
         metric : {"f1", "g_mean", "balanced_accuracy", "weighted_error"}
-            Recall and precision have no optimum in the interior.
+            Recall and precision have no optimum in the interior; with very unequal deviations and a large ratio the
+            weighted error has none either, and some threshold far out is returned.
 
         Raises
         ------
@@ -170,6 +182,7 @@ class Population:
         0.964
         """
         check_choice("metric", metric, METRICS[2:])
+        weight = check_real("weight", weight, low=0, inclusive="neither")
         sign = 1 if metric == "weighted_error" else -1
         spread = 9 * max(self.sd0, self.sd1) + abs(math.log(self.ratio / weight)) * self.sd0**2 / (
             self.mean1 - self.mean0
@@ -191,19 +204,6 @@ class Population:
         y = (rng.random(n) < 1 / (1 + self.ratio)).astype(np.int64)
         x = rng.standard_normal(n) * np.where(y, self.sd1, self.sd0) + np.where(y, self.mean1, self.mean0)
         return x, y
-
-
-def _metrics(tpr, fpr, ratio: float, weight: float) -> dict[str, np.ndarray]:
-    # Far out both rates underflow; there precision is the limit of the likelihood ratio and nothing else is affected.
-    predicted = np.maximum(tpr + ratio * fpr, np.finfo(float).tiny)
-    return {
-        "recall": tpr,
-        "precision": tpr / predicted,
-        "f1": 2 * tpr / (1 + tpr + ratio * fpr),
-        "balanced_accuracy": (tpr + 1 - fpr) / 2,
-        "g_mean": np.sqrt(tpr * (1 - fpr)),
-        "weighted_error": (weight * (1 - tpr) + ratio * fpr) / (1 + ratio),
-    }
 
 
 def simulated_metrics(population: Population, threshold: float, n: int, rng: np.random.Generator) -> dict[str, float]:
@@ -321,12 +321,18 @@ def printed_sd(n0: int, n1: int, radius: float, epsilon: float, delta: float) ->
     >>> round(printed_sd(1000, 50, 5.0, 0.5, 1e-5), 4)
     0.9702
     """
-    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-    return radius * multiplier * math.hypot(1 / n0, 1 / n1)
+    return radius * _classic_multiplier(epsilon, delta) * math.hypot(1 / n0, 1 / n1)
+
+
+def _classic_multiplier(epsilon, delta) -> float:
+    """Standard deviation of the classic Gaussian noise, in units of the sensitivity."""
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = True) -> dict[str, float]:
-    """Exact delta of the printed mechanism when one record leaves class 1 for class 0.
+    """Exact delta of the printed mechanism when one record leaves class 1 for class 0, its value changed as well.
 
     Parameters
     ----------
@@ -352,7 +358,7 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = 
     n0 = check_integer("n0", n0, low=1)
     n1 = check_integer("n1", n1, low=2)
     moved1, moved0 = (2 / n1, 2 / (n0 + 1)) if shift else (0.0, 0.0)
-    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    multiplier = _classic_multiplier(epsilon, delta)
     return {
         "minority": two_gaussian_delta(epsilon, moved1, 2 * multiplier / n1, 2 * multiplier / (n1 - 1)),
         "midpoint": two_gaussian_delta(

@@ -288,3 +288,35 @@ def test_clipping_is_real():
     exact = integrate.quad(lambda x: np.clip(x, -1, 1) * norm.pdf(x, 1), -9, 11, points=[-1, 1])[0] - 1
     assert errors.mean() == pytest.approx(exact, abs=0.005)
     assert exact < -0.3
+
+
+def test_precision_does_not_underflow():
+    """Far out the few records called 1 are nearly all right, although both rates are below any float."""
+    values = pop.Population(-1.0, 1.0, ratio=20.0).metrics(np.array([3.0, 20.0, 40.0]))["precision"]
+    assert values[0] < 1
+    assert values[1:] == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pop.Population().optimal_threshold("weighted_error", 0),
+        lambda: pop.Population().optimal_threshold("weighted_error", -1),
+        lambda: pop.flip_delta(20, 2, 0, 1e-5),
+        lambda: pop.flip_delta(20, 2, 0.5, 0),
+        lambda: pop.printed_sd(20, 2, 1.0, 0.0, 1e-5),
+    ],
+)
+def test_numbers_out_of_range_are_named(call):
+    with pytest.raises(ValueError, match=r"(weight|epsilon|delta) must be"):
+        call()
+
+
+@pytest.mark.parametrize(("ratio", "separation"), [(1.0, 2.0), (5.0, 1.0), (20.0, 2.0), (130.0, 3.0)])
+def test_best_f1_satisfies_its_implicit_formula(ratio, separation):
+    """gamma = 1/2 + log(r F/(2 - F))/separation^2 at the maximum F of F1."""
+    people = pop.Population(-separation / 2, separation / 2, ratio=ratio)
+    best = people.optimal_threshold("f1")
+    highest = float(people.metrics(best)["f1"])
+    expected = 0.5 + np.log(ratio * highest / (2 - highest)) / separation**2
+    assert float(people.gamma(best)) == pytest.approx(expected, abs=1e-4)
