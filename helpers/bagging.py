@@ -607,6 +607,8 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     estimators_ : list of m fitted learners
+    learner_guarantee_ : Guarantee
+        Of each learner, on its own bag.
     learner_epsilon_ : float
         What each learner was given.
     guarantee_ : helpers.privacy.Guarantee
@@ -679,8 +681,9 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         ids : sequence of n identifiers, optional
-            A record's own, unique; bags of the disjoint samplings are hashes of them. Needed under add/remove. By
-            default row numbers.
+            A record's own, unique; bags of the disjoint samplings are hashes of them. Needed under add/remove. Under
+            replace-one they count as public: a replacement with another identifier would change two bags, and their
+            sizes. By default row numbers.
         """
         self._check_parameters(ids)
         X, y = validate_data(self, X, y, dtype=np.float64)
@@ -690,12 +693,16 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
         rng = np.random.default_rng(self.random_state)
         # Made-up records first: whatever is wrong with the parameters shows before the labels are read.
         self.guarantee_ = self._planned(len(X), X.shape[1])
+        if ids is not None and self.neighbouring == REPLACE_ONE:
+            kept = "identifiers public: a replaced record keeps its own"
+            self.guarantee_ = replace(self.guarantee_, assumes=(*self.guarantee_.assumes, kept))
         self.classes_ = np.unique(self.classes)
         self._check_labels(y)
         self.estimators_ = [
             self._learner(len(X), np.random.default_rng(rng.integers(2**63))).fit(*self._bag(X[rows], y[rows]))
             for rows in self._bags(y, ids, rng)
         ]
+        self._check_learners()
         return self
 
     def predict_proba(self, X):
@@ -777,8 +784,8 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
         )
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
-        promised = self._probe(self.learner_epsilon_, n_rows, n_features)
-        guarantee = ensemble_guarantee(promised, **options)
+        self.learner_guarantee_ = self._probe(self.learner_epsilon_, n_rows, n_features)
+        guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
             raise ValueError(
                 f"estimator must keep the total within ({self.epsilon:g}, {self.delta:g})-DP, got {guarantee}"
@@ -792,8 +799,19 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
             guarantee = replace(guarantee, assumes=(*guarantee.assumes, "no record drawn twice (false)"))
-        # The total budget is what is promised; bisection stops a little below it.
-        return replace(guarantee, epsilon=float(self.epsilon), event=None, source=source)
+        # The total budget is what is promised; bisection stops a little below it, rounding a little above.
+        return replace(guarantee, epsilon=max(float(self.epsilon), guarantee.epsilon), event=None, source=source)
+
+    def _check_learners(self):
+        """Refuse learners whose guarantee is not the one that was planned with: it must not depend on their records."""
+        planned = self.learner_guarantee_
+        for learner in self.estimators_:
+            found = learner.guarantee_
+            if found.epsilon > planned.epsilon * (1 + 1e-9) or found.delta > planned.delta * (1 + 1e-9):
+                del self.estimators_
+                raise ValueError(
+                    f"estimator must have the guarantee {planned} whatever its records are, got {found} from a bag"
+                )
 
     def _probe(self, epsilon, n_rows, n_features) -> Guarantee:
         """What the learner guarantees, from a fit to made-up records."""

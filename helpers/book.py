@@ -70,7 +70,8 @@ class Table:
     caption : str
         One sentence.
     name : str
-        File name of the download, without extension. The file holds full precision, the page `digits`.
+        File name of the download, without extension. The file holds ten digits, the page `digits`: the last bits of a
+        double depend on how many threads added it up.
     digits : int
         Significant digits shown.
     """
@@ -89,7 +90,8 @@ class Table:
 
     def _repr_html_(self) -> str:
         body = self._rounded().to_html(index=False, border=0, classes="book-table", na_rep="")
-        data = base64.b64encode(self.frame.to_csv(index=self._has_index).encode()).decode()
+        csv = self.frame.to_csv(index=self._has_index, float_format="%.10g")
+        data = base64.b64encode(csv.encode()).decode()
         return (
             f'<figure class="book-table-figure"><figcaption>{html.escape(self.caption)} '
             f'<a download="{self.name}.csv" href="data:text/csv;base64,{data}">CSV</a></figcaption>'

@@ -368,3 +368,36 @@ def test_printed_accounting_understates_the_loss():
     with pytest.warns(PrivacyLeakWarning, match="can hold a record many times"):
         model.fit(X, y)
     assert model.set_params(accounting="sound").fit(X, y).learner_epsilon_ < 0.7 * claimed
+
+
+class Grows(LogisticRegression):
+    """Claims a guarantee that depends on how many records it saw."""
+
+    def __init__(self, epsilon=1.0, random_state=None):
+        super().__init__()
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.random_state = None  # scikit-learn's own knows no Generator
+        super().fit(X, y)
+        self.guarantee_ = Guarantee(self.epsilon * len(X) / 2, 0.0, REPLACE_ONE)
+        return self
+
+
+def test_a_learner_whose_guarantee_depends_on_its_records_is_refused():
+    X, y = np.arange(40.0)[:, None], np.tile([0, 1], 20)
+    model = PrivateBaggingClassifier(Grows(), n_estimators=2, sampling="disjoint", random_state=0)
+    with pytest.raises(ValueError, match="estimator must have the guarantee"):
+        model.fit(X, y)
+    assert not hasattr(model, "estimators_")
+
+
+def test_identifiers_are_public_under_replace_one():
+    X, y = np.arange(40.0)[:, None] / 40, np.tile([0, 1], 20)
+    model = PrivateBaggingClassifier(ObjectivePerturbationClassifier(), 2, sampling="disjoint", random_state=0)
+    without = model.fit(X, y).guarantee_
+    named = model.fit(X, y, ids=[f"p{i}" for i in range(40)]).guarantee_
+    assert any("identifiers public" in item for item in named.assumes)
+    assert not any("identifiers" in item for item in without.assumes)
+    assert named.epsilon >= model.learner_guarantee_.epsilon
