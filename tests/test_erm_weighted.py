@@ -225,10 +225,23 @@ def test_tight_constants_by_hand():
     assert rate == pytest.approx(0.5 / 4)
     assert math.log1p(tau) + tau == pytest.approx(0.5)
     rate, total = erm.calibrate(epsilon=1.0, n_records=100, regularization=1e-9, loss=HUBER)
-    assert (rate, total) == pytest.approx((0.25, HUBER.curvature / (100 * math.expm1(0.5))))
+    assert (rate, total) == pytest.approx((0.375, HUBER.curvature / (100 * math.expm1(0.25))))
     softmax = {"loss": erm.Softmax(4), "weighting": erm.balanced_weights(4)}
     rate, total = erm.calibrate(epsilon=2.0, n_records=100, regularization=1e-9, **softmax)
     assert (rate, total) == pytest.approx((2 / (math.sqrt(2) * 4), 4 * 4 / (100 * 2)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.floats(0.01, 10), st.floats(-6, 1), st.sampled_from([ADD_REMOVE, REPLACE_ONE]))
+def test_tight_huber_moves_the_minimiser_less_than_the_printed_constants(epsilon, exponent, relation):
+    problem = {"epsilon": epsilon, "n_records": 1000, "regularization": 10.0**exponent, "neighbouring": relation}
+    tight = erm.calibrate(**problem, loss=HUBER, weighting=erm.fixed_weights(1.0, relation))
+    printed = erm.algorithm_2(**problem, curvature=HUBER.curvature)
+    assert tight.noise_rate >= printed.noise_rate * (1 - 1e-12)
+    displacement = [1 / (c.noise_rate * c.total_regularization) for c in (tight, printed)]
+    assert displacement[0] <= displacement[1] * (1 + 1e-9)
+    proven = erm.proven_epsilon(tight, n_records=1000, loss=HUBER, weighting=erm.fixed_weights(1.0, relation))
+    assert proven <= epsilon * (1 + 1e-9)
 
 
 def test_square_root_regime_by_hand_and_its_end():

@@ -3,7 +3,7 @@
 The estimators are differentially private for their coefficients, weighted by class or not, and `privacy_loss` lets
 anyone check it exactly. Modules: `objective` and `softmax` (risk and solver), `weighting` (class weights), `analysis`
 (noise constants, exact loss), `worst_case` (search for the largest loss), `estimators` and `descent` (scikit-learn
-classes), `generalization` (what the noise costs).
+classes), `features` (kernels), `tuning` (private choice of parameters), `generalization` (what the noise costs).
 """
 
 from helpers.erm.analysis import (
@@ -13,6 +13,7 @@ from helpers.erm.analysis import (
     algorithm_2,
     calibrate,
     calibrate_gaussian,
+    default_regularization,
     gaussian_objective_delta,
     privacy_loss,
     proven_epsilon,
@@ -24,8 +25,10 @@ from helpers.erm.estimators import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
+from helpers.erm.features import KernelClassifier, RandomFourierFeatures
 from helpers.erm.objective import LOGISTIC, Loss, design_matrix, huber, minimize, signed_rows
 from helpers.erm.softmax import Softmax, minimize_softmax, zero_sum_basis
+from helpers.erm.tuning import PartitionedSearch, RepeatedSearch, draw_repeats, selection_epsilon
 from helpers.erm.weighting import BALANCED, UNWEIGHTED, Weighting, balanced_weights, class_weights, fixed_weights
 from helpers.erm.worst_case import WorstCase, worst_case_loss
 
@@ -38,9 +41,13 @@ __all__ = [
     "DPGradientDescentClassifier",
     "ERMClassifier",
     "GaussianCalibration",
+    "KernelClassifier",
     "Loss",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
+    "PartitionedSearch",
+    "RandomFourierFeatures",
+    "RepeatedSearch",
     "Softmax",
     "Weighting",
     "WorstCase",
@@ -49,7 +56,9 @@ __all__ = [
     "calibrate",
     "calibrate_gaussian",
     "class_weights",
+    "default_regularization",
     "design_matrix",
+    "draw_repeats",
     "fixed_weights",
     "gaussian_objective_delta",
     "huber",
@@ -57,6 +66,7 @@ __all__ = [
     "minimize_softmax",
     "privacy_loss",
     "proven_epsilon",
+    "selection_epsilon",
     "signed_rows",
     "softmax_privacy_loss",
     "worst_case_loss",

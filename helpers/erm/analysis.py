@@ -116,7 +116,8 @@ def calibrate(
       whole of epsilon goes to the noise. If L may not be raised, g solves own_cost + (gained - own) cost(g, T) +
       (mass - gained) steepness g = epsilon, about a square root in epsilon.
     * Other losses pay log(1 + own c T) + (gained - own) c T, the changed record by its rank and the others by the
-      trace norm; L is raised until that is at most epsilon/2.
+      trace norm; L is raised until that is at most epsilon/2. Without weights under replace-one, epsilon/4: this is
+      the printed fallback's L, at 1.5 times its noise rate.
 
     "chaudhuri" is `algorithm_2`, "arxiv" the same constants used with weights, "icml" the radius 3 and the factor d of
     the published version. Their printed guarantees need not be true with weights: see `proven_epsilon`.
@@ -178,6 +179,33 @@ def calibrate(
     )
 
 
+def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest_norm=10.0) -> float:
+    """A penalty that needs no private data: it lets pure noise move the coefficients by `largest_norm` at most.
+
+    Without a signal the minimiser is b/(n lambda) in the opposite direction, and b has mean length 2 R d / epsilon.
+
+    Parameters
+    ----------
+    n_records, dimension : int
+        n and d (coefficients, the intercept included), public.
+    epsilon : float
+        Budget.
+    radius : float
+        R, public bound on a record's norm.
+    largest_norm : float
+        Of the coefficients times R, above 0.
+
+    >>> default_regularization(1000, 10, 1.0)
+    0.002
+    """
+    n_records = check_integer("n_records", n_records, low=1)
+    dimension = check_integer("dimension", dimension, low=1)
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
+    return 2 * dimension * radius**2 / (largest_norm * n_records * epsilon)
+
+
 def _icml(epsilon, bend, regularization, radius, dimension) -> Calibration:
     """Algorithm 1 of the published version with lambda + Delta in the objective, as its proof has it (Equation 5)."""
     left = epsilon - 4 * dimension * bend / regularization
@@ -190,15 +218,17 @@ def _largest_ratio(epsilon, loss, weighting) -> float:
     """Largest T = R^2 / (n L) at which the tight analysis does not ask for more regularisation."""
     if loss.free_ratio > 0:
         return loss.free_ratio * epsilon / (weighting.mass * loss.steepness)
-    return _ratio_of_half(epsilon, loss, weighting)
+    # Without weights the share of epsilon at which L is the printed fallback's; the noise then has more than there.
+    plain = weighting.gained == weighting.own
+    return _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
 
 
-def _ratio_of_half(epsilon, loss, weighting) -> float:
-    """Largest T at which the determinant's change costs at most half of epsilon."""
+def _ratio_of_share(share, epsilon, loss, weighting) -> float:
+    """Largest T at which the determinant's change costs at most that share of epsilon."""
     high = 1.0
-    while _determinant_cost(high, loss, weighting) < epsilon / 2:
+    while _determinant_cost(high, loss, weighting) < share * epsilon:
         high *= 2
-    return brentq(lambda ratio: _determinant_cost(ratio, loss, weighting) - epsilon / 2, 0.0, high, xtol=1e-300)
+    return brentq(lambda ratio: _determinant_cost(ratio, loss, weighting) - share * epsilon, 0.0, high, xtol=1e-300)
 
 
 def _determinant_cost(ratio, loss, weighting) -> float:
@@ -344,7 +374,7 @@ def calibrate_gaussian(
     bend = radius**2 / n_records
     if raise_regularization:
         free = loss.free_ratio >= 1
-        limit = epsilon / weighting.mass if free else _ratio_of_half(epsilon, loss, weighting)
+        limit = epsilon / weighting.mass if free else _ratio_of_share(0.5, epsilon, loss, weighting)
         regularization = max(regularization, bend / limit)
     jacobian = gaussian_jacobian_cost(epsilon, bend / regularization, loss, weighting)
     if jacobian >= epsilon:

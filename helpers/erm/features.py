@@ -1,0 +1,200 @@
+"""Random Fourier features: kernel classifiers out of the linear private learners of this package.
+
+A translation-invariant kernel is the mean of products of cosines at random frequencies. The frequencies are drawn
+without looking at the data, and the length of a feature vector is known in advance, so a private linear learner on
+the features is a private kernel learner, and the bound on the records' own length is not needed any more.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.erm.estimators import ObjectivePerturbationClassifier
+from helpers.validation import check_choice, check_integer, check_real
+
+KERNELS = ("gaussian", "laplacian", "cauchy")
+_LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
+
+
+class RandomFourierFeatures(TransformerMixin, BaseEstimator):
+    """Features whose inner products are, on average over the frequencies, a translation-invariant kernel.
+
+    Parameters
+    ----------
+    n_frequencies : int
+        D, at least 1.
+    kernel : {"gaussian", "laplacian", "cauchy"}
+        exp(-gamma ||x - y||_2^2), exp(-gamma ||x - y||_1) or the product over j of 1/(1 + gamma^2 (x_j - y_j)^2).
+    gamma : float
+        Above 0, in the units of X to the power -2 (Gaussian) or -1. Public, like the other parameters.
+    paired : bool
+        True: cosine and sine of every frequency, divided by sqrt(D): 2 D features, of norm exactly 1. False: the
+        cosine with a random phase, times sqrt(2/D): D features, of norm up to sqrt(2).
+    random_state : int, Generator or None
+        Of the frequencies, which need not be secret.
+
+    Attributes
+    ----------
+    frequencies_ : ndarray (d, D); phases_ : ndarray (D,)
+        Independent of the data, so they may be published. The phases are 0 if paired.
+    radius_ : float
+        Bound on the norm of every feature vector: the `radius` of a private learner.
+    n_features_in_ : int
+        d.
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, or X not a finite numeric matrix.
+
+    Source: Rahimi and Recht 2007; Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3, whose features are the single
+    cosines under a bound of 1 that they exceed, and whose example has the laws of frequency and phase interchanged.
+
+    >>> X = np.array([[0.0, 1.0], [3.0, -1.0]])
+    >>> np.linalg.norm(RandomFourierFeatures(50, random_state=0).fit_transform(X), axis=1).round(12).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, n_frequencies=100, kernel="gaussian", gamma=1.0, paired=True, random_state=None):
+        self.n_frequencies = n_frequencies
+        self.kernel = kernel
+        self.gamma = gamma
+        self.paired = paired
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Draw the frequencies; of X (n, d) only d is used. Returns self."""
+        D = check_integer("n_frequencies", self.n_frequencies, low=1)
+        check_choice("kernel", self.kernel, KERNELS)
+        gamma = check_real("gamma", self.gamma, low=0, inclusive="neither")
+        check_choice("paired", self.paired, (True, False))
+        X = validate_data(self, X, dtype=np.float64)
+        rng = np.random.default_rng(self.random_state)
+        shape = (X.shape[1], D)
+        # The density of the frequencies is the kernel's Fourier transform.
+        if self.kernel == "gaussian":
+            self.frequencies_ = rng.normal(scale=np.sqrt(2 * gamma), size=shape)
+        elif self.kernel == "laplacian":
+            self.frequencies_ = gamma * rng.standard_cauchy(size=shape)
+        else:
+            self.frequencies_ = rng.laplace(scale=gamma, size=shape)
+        self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
+        self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
+        return self
+
+    def transform(self, X):
+        """Feature vectors of X (n, d): (n, 2 D) if paired, else (n, D)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        angles = np.clip(X, -_LARGEST_ENTRY, _LARGEST_ENTRY) @ self.frequencies_ + self.phases_
+        D = angles.shape[1]
+        if self.paired:
+            return np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(D)
+        return np.sqrt(2 / D) * np.cos(angles)
+
+
+def _learner_has_probabilities(model) -> bool:
+    return hasattr(model.estimator_ if hasattr(model, "estimator_") else model._learner(), "predict_proba")
+
+
+class KernelClassifier(ClassifierMixin, BaseEstimator):
+    """A private linear learner on random Fourier features: private classification with a kernel.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters `epsilon`, `radius` and `random_state`, and a `guarantee_` after fitting; its `epsilon` and
+        `radius` are set from here. None: `ObjectivePerturbationClassifier` with its defaults.
+    epsilon : float
+        Budget, of the estimator's meaning.
+    n_frequencies, kernel, gamma, paired
+        As in `RandomFourierFeatures`.
+    random_state : int or None
+        Of frequencies and noise, two independent streams.
+
+    Attributes
+    ----------
+    features_ : RandomFourierFeatures; estimator_ : estimator
+    classes_ : ndarray (K,); n_features_in_ : int
+    guarantee_ : helpers.privacy.Guarantee
+        The estimator's, for its coefficients and the frequencies together. It assumes no bound on the records.
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, X not a finite numeric matrix, or what the estimator refuses.
+
+    Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3, with a bound that its features keep.
+
+    >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([1, 0, 0, 1])
+    >>> KernelClassifier(epsilon=200.0, random_state=0).fit(X, y).predict(X)
+    array([1, 0, 0, 1])
+    """
+
+    def __init__(
+        self,
+        estimator=None,
+        epsilon=1.0,
+        n_frequencies=100,
+        kernel="gaussian",
+        gamma=1.0,
+        paired=True,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.n_frequencies = n_frequencies
+        self.kernel = kernel
+        self.gamma = gamma
+        self.paired = paired
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Fit to X (n, d) and labels y (n,); returns self."""
+        learner = self._learner()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        public, secret = np.random.default_rng(self.random_state).spawn(2)
+        features = RandomFourierFeatures(self.n_frequencies, self.kernel, self.gamma, self.paired, public).fit(X)
+        learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
+        learner.fit(features.transform(X), y)
+        learner.set_params(random_state=None)  # what is left of the noise source must not travel with the model
+        features.set_params(random_state=None)
+        self.features_, self.estimator_ = features, learner
+        self.classes_ = learner.classes_
+        kept = learner.guarantee_.assumes
+        self.guarantee_ = replace(learner.guarantee_, assumes=(*kept, "kernel and number of frequencies public"))
+        return self
+
+    def decision_function(self, X):
+        """Scores (n,), positive for the second class; with more classes (n, K)."""
+        V = self._features(X)
+        return self.estimator_.decision_function(V)
+
+    @available_if(_learner_has_probabilities)
+    def predict_proba(self, X):
+        """Class probabilities (n, K), columns as in `classes_`."""
+        V = self._features(X)
+        return self.estimator_.predict_proba(V)
+
+    def predict(self, X):
+        """Labels (n,): the class with the largest score."""
+        V = self._features(X)
+        return self.estimator_.predict(V)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._learner().__sklearn_tags__().classifier_tags.multi_class
+        return tags
+
+    def _learner(self):
+        learner = ObjectivePerturbationClassifier() if self.estimator is None else clone(self.estimator)
+        if not {"epsilon", "radius", "random_state"} <= learner.get_params(deep=False).keys():
+            raise ValueError(f"estimator must have parameters epsilon, radius and random_state, got {self.estimator!r}")
+        return learner
+
+    def _features(self, X):
+        check_is_fitted(self)
+        return self.features_.transform(validate_data(self, X, dtype=np.float64, reset=False))

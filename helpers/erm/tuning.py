@@ -1,0 +1,361 @@
+"""Private choice of a learner's parameters, the trials included in the bill.
+
+Trying several parameters on private data and keeping the best tells something about the data even if every trial is
+private. `PartitionedSearch` gives every candidate records of its own and draws the winner from noisy mistakes (the
+classic procedure); `RepeatedSearch` tries candidates at random, a random number of times, and pays for three trials
+however many there were. Both promise their whole `epsilon` for everything they show.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.erm.estimators import label_codes
+from helpers.privacy import (
+    EXACT_REALS,
+    RELATION_NAMES,
+    REPLACE_ONE,
+    Guarantee,
+    Sensitivity,
+    exponential,
+    laplace,
+)
+from helpers.validation import check_choice, check_real
+
+REPEATS = {"geometric": 1.0, "logarithmic": 0.0}  # law of the number of trials: shape of the negative binomial
+
+
+def selection_epsilon(epsilon, shape=1.0) -> float:
+    """Epsilon of the best of a random number of runs of an epsilon-DP mechanism, runs and scores not chosen published.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of one run, which includes its score, at least 0.
+    shape : float
+        Of the truncated negative binomial law of the number of runs, at least 0: 1 is geometric, 0 logarithmic. Its
+        mean does not enter.
+
+    Source: Papernot and Steinke 2022, Theorem 2 at order infinity; shape 1: Liu and Talwar 2019, Theorem 3.2.
+
+    >>> selection_epsilon(0.5), selection_epsilon(0.5, shape=0.0)
+    (1.5, 1.0)
+    """
+    return (2 + check_real("shape", shape, low=0)) * check_real("epsilon", epsilon, low=0)
+
+
+def draw_repeats(rng, mean, law="geometric") -> int:
+    """A number of trials, at least 1, of the given mean >= 1, by a law that `REPEATS` names.
+
+    >>> draw_repeats(np.random.default_rng(0), 1.0)
+    1
+    """
+    mean = check_real("mean", mean, low=1)
+    if mean == 1:
+        return 1
+    if check_choice("law", law, tuple(REPEATS)) == "geometric":
+        return int(rng.geometric(1 / mean))
+    # Logarithmic law: mean = p / ((p - 1) log(1 - p)), as a function of t = -log(1 - p).
+    t = brentq(lambda t: math.expm1(t) / t - mean, 1e-12, 2 * math.log(mean) + 5)
+    return int(rng.logseries(-math.expm1(-t)))
+
+
+class _PrivateSearch(ClassifierMixin, BaseEstimator):
+    """What both searches share: the grid, the learners, the score. Not for use by itself."""
+
+    def fit(self, X, y):
+        """Fit to X (n, d) and labels y (n,); returns self."""
+        grid = self._check_parameters()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        self.classes_ = np.unique(self.classes)
+        label_codes(y, self.classes_)
+        self._check_size(len(X), len(grid))
+        rng = np.random.default_rng(self.random_state)
+        for setting in grid:  # on made-up records, so that a learner that cannot be used is refused for free
+            self._learn(setting, np.zeros((2, X.shape[1])), self.classes_[[0, -1]], rng.spawn(1)[0])
+        self.best_params_, self.best_estimator_, self.guarantee_ = self._search(X, y, grid, rng)
+        return self
+
+    def decision_function(self, X):
+        """Scores of the chosen estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def predict(self, X):
+        """Labels (n,) by the chosen estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = np.size(self.classes) > 2
+        return tags
+
+    def _check_parameters(self) -> list[dict]:
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        check_real("held_out", self.held_out, low=0, high=1, inclusive="neither")
+        if np.ndim(self.classes) != 1 or len(self.classes) < 2 or len(np.unique(self.classes)) != len(self.classes):
+            raise ValueError(f"classes must be two or more different labels, got {self.classes!r}")
+        if self.mistake_costs is not None:
+            if set(self.mistake_costs) != set(np.unique(self.classes).tolist()):
+                raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
+            for cost in self.mistake_costs.values():
+                check_real("mistake_costs", cost, low=0, high=1)
+        if not hasattr(self.estimator, "get_params") or not {"epsilon", "random_state"} <= set(
+            self.estimator.get_params(deep=False)
+        ):
+            raise ValueError(f"estimator must have parameters epsilon and random_state, got {self.estimator!r}")
+        grid = list(ParameterGrid(self.param_grid))
+        if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
+            raise ValueError(
+                f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
+            )
+        return grid
+
+    def _learn(self, setting, X, y, rng, epsilon=None):
+        """A learner of one setting, with noise of its own, whose guarantee has been checked."""
+        epsilon = self._trial_epsilon() if epsilon is None else epsilon
+        learner = clone(self.estimator).set_params(**setting)
+        # Equal integers as seeds would give all candidates the same noise.
+        learner.set_params(epsilon=epsilon, random_state=int(rng.integers(2**63)))
+        learner.fit(X, y).set_params(random_state=None)
+        found = getattr(learner, "guarantee_", None)
+        if not isinstance(found, Guarantee) or found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
+            raise ValueError(f"estimator must be {epsilon:g}-DP with delta 0, got {found} from {setting!r}")
+        if found.neighbouring is not REPLACE_ONE:
+            raise ValueError(
+                f"estimator must be private under {RELATION_NAMES[REPLACE_ONE]}, got {found} from {setting!r}"
+            )
+        return learner
+
+    def _mistakes(self, learner, X, y) -> float:
+        """Sum of the costs of the records that the learner gets wrong."""
+        wrong = learner.predict(X) != y
+        if self.mistake_costs is None:
+            return float(wrong.sum())
+        return float(sum(cost * np.sum(wrong & (y == label)) for label, cost in self.mistake_costs.items()))
+
+    def _sensitivity(self) -> Sensitivity:
+        # The only record that changes is right before and wrong after, or wrong at two prices.
+        largest = 1.0 if self.mistake_costs is None else max(self.mistake_costs.values())
+        return Sensitivity(largest or 1.0, REPLACE_ONE, "linf")
+
+    def _assumptions(self, learner) -> tuple[str, ...]:
+        own = (
+            "number of records public",
+            "candidates public",
+            "set of labels public",
+            *(("costs of mistakes public",) if self.mistake_costs is not None else ()),
+            EXACT_REALS,
+        )
+        return tuple(dict.fromkeys((*own, *learner.guarantee_.assumes)))
+
+
+class PartitionedSearch(_PrivateSearch):
+    """Choice among candidates by the exponential mechanism on the mistakes that each makes on records held out.
+
+    A replaced record is either one that candidates learned from or one that they are judged by. So the total is the
+    larger of what learning costs and what judging costs, not the sum, and both are given the whole of `epsilon`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters `epsilon` and `random_state`, pure differential privacy under replace-one in `guarantee_`, and
+        labels `classes`.
+    param_grid : dict or list of dicts
+        Candidates as in `sklearn.model_selection.ParameterGrid`, m in all. Public: chosen without the data.
+    epsilon : float
+        Total budget, > 0.
+    parts : {"disjoint", "shared"}
+        "disjoint": the records are cut into m + 1 equal parts at random, the last is held out, and every candidate has
+        a part and the whole of `epsilon`. "shared": every candidate learns on all that is not held out, with
+        epsilon/m.
+    held_out : float
+        Share of the records to judge by with "shared" parts, in (0, 1).
+    mistake_costs : dict, optional
+        Public price in [0, 1] of a mistake on a record of each label; 1 for all if left out.
+    classes : sequence of labels
+        Public.
+    random_state : int, Generator or None
+        Of the split, the learners' noise and the choice. A published seed breaks the guarantee.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator; best_params_ : dict
+    classes_ : ndarray (K,); n_features_in_ : int
+    guarantee_ : helpers.privacy.Guarantee
+        Of both, and of all the other candidates had they been kept. Replace-one only: a record more would shift the
+        borders of the parts.
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, a learner that is not private as needed (before it sees a record), labels
+        outside `classes`, fewer records than parts.
+
+    Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 4 and Theorem 8 ("disjoint").
+
+    >>> from helpers.erm import ObjectivePerturbationClassifier
+    >>> X, y = np.linspace(-1, 1, 400)[:, None], np.repeat([0, 1], 200)
+    >>> search = PartitionedSearch(ObjectivePerturbationClassifier(), {"regularization": [0.01, 1.0]}, random_state=0)
+    >>> print(search.fit(X, y).guarantee_)
+    (1, 0)-DP, replace-one
+    """
+
+    def __init__(
+        self,
+        estimator,
+        param_grid,
+        epsilon=1.0,
+        parts="disjoint",
+        held_out=0.2,
+        mistake_costs=None,
+        classes=(0, 1),
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.parts = parts
+        self.held_out = held_out
+        self.mistake_costs = mistake_costs
+        self.classes = classes
+        self.random_state = random_state
+
+    def _check_parameters(self):
+        check_choice("parts", self.parts, ("disjoint", "shared"))
+        return super()._check_parameters()
+
+    def _check_size(self, n_rows, n_candidates):
+        needed = n_candidates + 1 if self.parts == "disjoint" else 2
+        if n_rows < needed:
+            raise ValueError(f"X must have at least {needed} records, one for each part, got {n_rows} sample(s)")
+
+    def _trial_epsilon(self):
+        return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
+
+    def _search(self, X, y, grid, rng):
+        order = rng.permutation(len(X))
+        if self.parts == "disjoint":
+            *parts, judges = np.array_split(order, len(grid) + 1)
+        else:
+            judges, rest = np.split(order, [_n_held_out(len(X), self.held_out)])
+            parts = [rest] * len(grid)
+        learners = [
+            self._learn(setting, X[part], y[part], source)
+            for setting, part, source in zip(grid, parts, rng.spawn(len(grid)), strict=True)
+        ]
+        scores = [-self._mistakes(learner, X[judges], y[judges]) for learner in learners]
+        best = exponential(scores, self._sensitivity(), self.epsilon, rng).value
+        guarantee = Guarantee(
+            self.epsilon,
+            0.0,
+            REPLACE_ONE,
+            assumes=self._assumptions(learners[best]),
+            source="Chaudhuri, Monteleoni and Sarwate 2011, Theorem 8",
+        )
+        return grid[best], learners[best], guarantee
+
+
+class RepeatedSearch(_PrivateSearch):
+    """Best of a random number of trials of randomly drawn candidates, judged by noisy mistakes on records held out.
+
+    One trial draws a candidate, fits it with a third of `epsilon` ("logarithmic": half) to the records not held out,
+    and adds Laplace noise of the same budget to its mistakes on those held out. A record is in one of the two parts, so
+    the trial is private at that budget. The best of a random number of trials costs three times as much ("logarithmic":
+    twice), whatever the number of candidates and trials.
+
+    Parameters
+    ----------
+    estimator, param_grid, epsilon, held_out, mistake_costs, classes, random_state
+        As in `PartitionedSearch`.
+    trials : float
+        Mean number of trials, at least 1. It does not enter the budget, only the running time. None: three for each
+        candidate.
+    law : {"geometric", "logarithmic"}
+        Of the number of trials. The logarithmic law gives a trial more budget, but has most of its mass on few trials.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator; best_params_ : dict
+    classes_ : ndarray (K,); n_features_in_ : int
+    guarantee_ : helpers.privacy.Guarantee
+        Of both. The number of trials is safe to publish, the other trials and the scores are not kept.
+
+    Raises
+    ------
+    ValueError
+        As in `PartitionedSearch`.
+
+    Source: Liu and Talwar 2019; Papernot and Steinke 2022.
+
+    >>> from helpers.erm import ObjectivePerturbationClassifier
+    >>> X, y = np.linspace(-1, 1, 400)[:, None], np.repeat([0, 1], 200)
+    >>> search = RepeatedSearch(ObjectivePerturbationClassifier(), {"regularization": [0.01, 1.0]}, random_state=0)
+    >>> print(search.fit(X, y).guarantee_)
+    (1, 0)-DP, replace-one
+    """
+
+    def __init__(
+        self,
+        estimator,
+        param_grid,
+        epsilon=1.0,
+        trials=None,
+        law="geometric",
+        held_out=0.2,
+        mistake_costs=None,
+        classes=(0, 1),
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.trials = trials
+        self.law = law
+        self.held_out = held_out
+        self.mistake_costs = mistake_costs
+        self.classes = classes
+        self.random_state = random_state
+
+    def _check_parameters(self):
+        check_choice("law", self.law, tuple(REPEATS))
+        if self.trials is not None:
+            check_real("trials", self.trials, low=1)
+        return super()._check_parameters()
+
+    def _check_size(self, n_rows, n_candidates):
+        if n_rows < 2:
+            raise ValueError(f"X must have at least 2 records, one for each part, got {n_rows} sample(s)")
+
+    def _trial_epsilon(self):
+        return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])
+
+    def _search(self, X, y, grid, rng):
+        judges, rest = np.split(rng.permutation(len(X)), [_n_held_out(len(X), self.held_out)])
+        mean = 3.0 * len(grid) if self.trials is None else float(self.trials)
+        best = None
+        for _ in range(draw_repeats(rng, mean, self.law)):
+            setting = grid[rng.integers(len(grid))]
+            learner = self._learn(setting, X[rest], y[rest], rng)
+            mistakes = self._mistakes(learner, X[judges], y[judges])
+            change = Sensitivity(self._sensitivity().value, REPLACE_ONE, "l1")
+            score = laplace(-mistakes, change, self._trial_epsilon(), rng).value
+            if best is None or score > best[0]:
+                best = score, setting, learner
+        guarantee = Guarantee(
+            self.epsilon,
+            0.0,
+            REPLACE_ONE,
+            assumes=self._assumptions(best[2]),
+            source="Papernot and Steinke 2022, Theorem 2",
+        )
+        return best[1], best[2], guarantee
+
+
+def _n_held_out(n_rows, share) -> int:
+    return min(max(round(share * n_rows), 1), n_rows - 1)

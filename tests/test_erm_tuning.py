@@ -1,0 +1,240 @@
+"""Private choice of parameters: guarantees by enumeration, the law of the trials, and what must be refused."""
+
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_erm import EXPECTED_FAILURES
+
+from helpers import erm
+from helpers.erm.tuning import REPEATS
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    Guarantee,
+    Sensitivity,
+    event_epsilon,
+    exponential_probabilities,
+)
+
+GRID = {"regularization": [0.01, 0.1, 1.0]}
+SEARCHES = [
+    erm.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID),
+    erm.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID, parts="shared"),
+    erm.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID),
+    erm.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID, law="logarithmic"),
+]
+SENSITIVITY = Sensitivity(1.0, REPLACE_ONE, "linf")
+
+
+def data(n=200, seed=0):
+    X = np.random.default_rng(seed).uniform(-0.5, 0.5, (n, 2))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@parametrize_with_checks(
+    [s.__class__(**(s.get_params(deep=False) | {"epsilon": 200.0})) for s in SEARCHES[::2]],
+    expected_failed_checks=lambda e: EXPECTED_FAILURES,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_the_whole_budget_and_no_more_is_promised(search, epsilon):
+    model = search.set_params(epsilon=epsilon, random_state=0).fit(*data())
+    guarantee = model.guarantee_
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (epsilon, 0.0, REPLACE_ONE)
+    assert {"candidates public", "norm bound (radius) public"} <= set(guarantee.assumes)
+    assert model.best_params_["regularization"] in GRID["regularization"]
+
+
+@pytest.mark.parametrize(
+    ("search", "share"), list(zip(SEARCHES, [1.0, 1 / 3, 1 / 3, 1 / 2], strict=True)), ids=["parts", "shared", "3", "2"]
+)
+def test_budget_of_a_candidate(search, share):
+    model = search.set_params(epsilon=3.0, random_state=1).fit(*data())
+    assert model.best_estimator_.epsilon == pytest.approx(3.0 * share)
+    assert model.best_estimator_.guarantee_.epsilon == pytest.approx(3.0 * share)
+
+
+def test_selection_is_private_by_enumeration():
+    # Every pair of mistake vectors over three held-out records that differ in one record.
+    epsilon, worst = 0.8, 0.0
+    records = list(product((0, 1), repeat=3))
+    for others in product(records, repeat=2):
+        base = np.sum(others, axis=0)
+        logs = [np.log(exponential_probabilities(-(base + np.array(r)), SENSITIVITY, epsilon)) for r in records]
+        worst = max(worst, max(np.abs(a - b).max() for a in logs for b in logs))
+    assert 0.5 * epsilon < worst <= epsilon + 1e-12
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 60), min_size=2, max_size=7), st.floats(0.01, 3), st.floats(0.001, 0.5))
+def test_mistakes_of_the_choice_stay_near_the_least(mistakes, epsilon, failure):
+    """Theorem 9 with m - 1 in place of m, and its exact form."""
+    m = len(mistakes)
+    p = exponential_probabilities(-np.array(mistakes, dtype=float), SENSITIVITY, epsilon)
+    excess = np.array(mistakes) - min(mistakes)
+    exact = 2 / epsilon * max(np.log((m - 1) * (1 - failure) / failure), 0.0)
+    assert p[excess > exact + 1e-9].sum() <= failure + 1e-12
+
+
+def trial_laws(levels, epsilon):
+    """Pairs of laws over ordered scores whose ratios are at most e^epsilon: the extreme ones."""
+    for signs in product((-1, 1), repeat=levels):
+        if len(set(signs)) == 2:
+            for base in combinations_with_replacement((-4.0, -1.0, 0.0), levels):
+                p = softmax(np.array(base))
+                up = np.array(signs) == 1
+                # q = p e^{epsilon} on one set, p e^{-epsilon} c on the other, c fixed by the total if allowed
+                low = (1 - np.exp(epsilon) * p[up].sum()) / p[~up].sum()
+                if np.exp(-epsilon) <= low <= np.exp(epsilon):
+                    yield p, np.where(up, np.exp(epsilon), low) * p
+                high = (1 - np.exp(-epsilon) * p[up].sum()) / p[~up].sum()
+                if np.exp(-epsilon) <= high <= np.exp(epsilon):
+                    yield p, np.where(up, np.exp(-epsilon), high) * p
+
+
+def chosen_law(p, generating):
+    """Law of the best of K draws, by the probability generating function of K."""
+    return np.diff(generating(np.concatenate([[0.0], np.minimum(np.cumsum(p), 1.0)])))
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.0])
+def test_best_of_a_random_number_by_enumeration(shape):
+    epsilon, worst = 0.4, 0.0
+    gamma = 1e-3
+    if shape == 1.0:
+
+        def generating(x):
+            return gamma * x / (1 - (1 - gamma) * x)
+    else:
+
+        def generating(x):
+            return np.log1p(-(1 - gamma) * x) / np.log(gamma)
+
+    for p, q in trial_laws(4, epsilon):
+        a, b = chosen_law(p, generating), chosen_law(q, generating)
+        worst = max(worst, np.abs(np.log(a) - np.log(b)).max())
+    total = erm.selection_epsilon(epsilon, shape)
+    assert epsilon * 1.2 < worst <= total + 1e-9
+    assert total == pytest.approx((2 + shape) * epsilon)
+
+
+@pytest.mark.parametrize("law", REPEATS)
+def test_dp_accounting_agrees_in_the_limit(law):
+    epsilon = 0.3
+    event = RepeatAndSelectDpEvent(ApproximateDpEvent(epsilon, 0.0), 10.0, REPEATS[law])
+    renyi = event_epsilon(event, 1e-12, REPLACE_ONE, method="rdp")
+    assert renyi == pytest.approx(erm.selection_epsilon(epsilon, REPEATS[law]), rel=0.1)
+
+
+@pytest.mark.parametrize("law", REPEATS)
+@pytest.mark.parametrize("mean", [1.0, 1.5, 10.0])
+def test_number_of_trials_has_the_stated_mean(law, mean):
+    rng = np.random.default_rng(0)
+    draws = np.array([erm.draw_repeats(rng, mean, law) for _ in range(20_000)])
+    assert draws.min() >= 1
+    assert abs(draws.mean() - mean) <= 5 * draws.std() / np.sqrt(draws.size) + 1e-12
+
+
+class Sign(ClassifierMixin, BaseEstimator):
+    """A learner that ignores the data; its promise is whatever it is told to promise."""
+
+    def __init__(self, sign=1, relation=REPLACE_ONE, factor=1.0, epsilon=1.0, random_state=None):
+        self.sign = sign
+        self.relation = relation
+        self.factor = factor
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.n_rows_ = len(X)
+        self.seed_ = self.random_state
+        self.guarantee_ = Guarantee(self.factor * self.epsilon, 0.0, self.relation)
+        return self
+
+    def predict(self, X):
+        return (self.sign * X[:, 0] > 0).astype(int)
+
+
+@pytest.mark.parametrize(("kind", "more"), [(erm.PartitionedSearch, {}), (erm.RepeatedSearch, {"trials": 300})])
+def test_a_large_budget_takes_the_best(kind, more):
+    search = kind(Sign(), {"sign": [-1, 1]}, epsilon=100.0, random_state=0, **more)
+    assert search.fit(*data(300)).best_params_ == {"sign": 1}
+
+
+def test_candidates_have_parts_and_noise_of_their_own():
+    seen = []
+
+    class Watched(Sign):
+        def fit(self, X, y):
+            seen.append((len(X), self.random_state, tuple(X[:, 0])))
+            return super().fit(X, y)
+
+    X, y = data(100)
+    erm.PartitionedSearch(Watched(), {"sign": [-1, 1, 2]}, random_state=0).fit(X, y)
+    real = [row for row in seen if row[0] > 2]
+    assert [row[0] for row in real] == [25, 25, 25]
+    assert len({row[1] for row in real}) == 3
+    assert len(set().union(*(row[2] for row in real))) == 75
+
+
+def test_costs_choose_by_what_a_mistake_costs():
+    X = np.linspace(-1, 1, 1000)[:, None]
+    y = (np.arange(1000) >= 950).astype(int)
+    costs = {0: 0.01, 1: 1.0}
+    for chosen, mistake_costs in (({"sign": 0}, None), ({"sign": 1}, costs)):
+        search = erm.PartitionedSearch(Sign(), {"sign": [0, 1]}, 50.0, mistake_costs=mistake_costs, random_state=0)
+        assert search.fit(X, y).best_params_ == chosen
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"param_grid": []}, "param_grid"),
+        ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),
+        ({"estimator": erm.ERMClassifier()}, "estimator must have parameters epsilon"),
+        ({"held_out": 1.0}, "held_out"),
+        ({"mistake_costs": {0: 1.0}}, "mistake_costs"),
+        ({"mistake_costs": {0: 1.0, 1: 2.0}}, "mistake_costs"),
+        ({"classes": (0,)}, "classes"),
+        ({"estimator": Sign(relation=ADD_REMOVE)}, "replace-one"),
+        ({"estimator": Sign(factor=1.1)}, "estimator must be"),
+    ],
+)
+@pytest.mark.parametrize("kind", [erm.PartitionedSearch, erm.RepeatedSearch])
+def test_refusals(kind, bad, message):
+    with pytest.raises(ValueError, match=message):
+        kind(Sign(), {"sign": [-1, 1]}).set_params(**bad).fit(*data())
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (erm.PartitionedSearch(Sign(), {"sign": [1]}, parts="equal"), "parts"),
+        (erm.RepeatedSearch(Sign(), {"sign": [1]}, law="poisson"), "law"),
+        (erm.RepeatedSearch(Sign(), {"sign": [1]}, trials=0.5), "trials"),
+    ],
+)
+def test_refusals_of_one_kind(search, message):
+    with pytest.raises(ValueError, match=message):
+        search.fit(*data())
+
+
+def test_too_few_records_and_foreign_labels():
+    with pytest.raises(ValueError, match="at least 4 records"):
+        erm.PartitionedSearch(Sign(), {"sign": [1, 2, 3]}).fit(*data(3))
+    X, y = data(10)
+    with pytest.raises(ValueError, match="y must hold labels"):
+        erm.RepeatedSearch(Sign(), {"sign": [1]}).fit(X, 2 * y)
