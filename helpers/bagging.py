@@ -465,7 +465,8 @@ def ensemble_guarantee(
     composition : {"basic", "advanced", "optimal", "rdp", "pld"}
         Of overlapping bags.
     delta : float
-        Total, in [0, 1). A learner that is not pure gets half of it for its bags under "bootstrap".
+        Total, in [0, 1). If the learner is not pure, "bootstrap" spends it on the bags: delta/m on each with basic
+        composition, which consumes no delta itself, and delta/(2m) on each with the others.
     accounting : {"sound", "printed"}
         "printed" composes the learners' own parameters, as if no record could be drawn twice. No guarantee.
     public_labels : bool
@@ -493,7 +494,9 @@ def ensemble_guarantee(
     if accounting == "printed":
         bag = replace(inner, event=None)
     elif sampling == "bootstrap":
-        bag = _bootstrap(inner, n_records, sample_size, delta / (2 * n_estimators))
+        # Basic composition spends delta on the bags alone; the other theorems need some of it for themselves.
+        share = delta if composition == "basic" else delta / 2
+        bag = _bootstrap(inner, n_records, sample_size, share / n_estimators)
     else:
         bag = without_replacement(inner, n_records=n_records, sample_size=sample_size)
     bag = replace(bag, assumes=(*inner.assumes, "secret samples"))
@@ -590,9 +593,10 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
     accounting : {"sound", "printed"}
         "printed" (bootstrap only) ignores that a record can be drawn twice, as the paper does.
     public_labels : bool
-        For "stratified-disjoint". Public labels allow an exact stratification by rank. With private labels each
-        record's bag is drawn from its own row number and label: sound with an add/remove learner at half the budget,
-        but class counts in the bags are then as random as in "disjoint".
+        For "stratified-disjoint". Public labels allow an exact stratification by rank, and every class must then have
+        a record for each bag. With private labels each record's bag is drawn from its own row number and label: sound
+        with an add/remove learner at half the budget, but class counts in the bags are then as random as in
+        "disjoint".
     classes : sequence of two labels
         Public.
     neighbouring : NeighboringRelation
@@ -619,12 +623,19 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
     ------
     ValueError
         From `fit`: a parameter out of range; more rows wanted than there are; a learner without a guarantee, or with
-        one for another relation; a budget that leaves nothing to a learner; a label outside `classes`.
+        one for another relation; a budget that leaves nothing to a learner; a label outside `classes`; with
+        `public_labels` and "stratified-disjoint", a class with fewer records than there are bags.
 
     Warns
     -----
     PrivacyLeakWarning
         With `accounting="printed"`.
+
+    Notes
+    -----
+    A bag without a record of one class is no error as long as labels are private: whether `fit` fails is seen by
+    everybody, so an error would release something about the labels that no budget pays for. The learner is fitted to
+    what there is, and has to cope with one class, as the learners of `helpers.erm` do.
 
     Source: Rosenblatt et al. 2025, Section 4.1 and Appendix C.1, with corrected accounting.
 
@@ -756,6 +767,14 @@ class PrivateBaggingClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
         if not np.isin(y, self.classes_).all():
             raise ValueError(f"y must hold labels among classes={tuple(self.classes_.tolist())!r}, found others")
+        if self.sampling == "stratified-disjoint" and self.public_labels:
+            # Public labels may be looked at; the other samplings stay silent about an absent class (Notes).
+            fewest = min(int(np.sum(y == label)) for label in self.classes_)
+            if fewest < self.n_estimators:
+                raise ValueError(
+                    f"n_estimators must be at most the number of records of each class, {fewest}, for public labels, "
+                    f"got {self.n_estimators}"
+                )
 
     @property
     def _is_disjoint(self) -> bool:

@@ -22,9 +22,21 @@ from helpers.privacy.mechanisms import EXACT_REALS, gaussian_multiplier
 from helpers.validation import check_choice, check_integer, check_real
 
 METRICS = ("recall", "precision", "f1", "balanced_accuracy", "g_mean", "weighted_error")
+CHANGES = ("record", "label", "width")
 COUNTS = ("private", "public", "printed")
 # One record per class is the least by which a sum is divided.
 _SMALLEST_COUNT = 1.0
+
+
+def _numbers(name: str, values) -> np.ndarray:
+    """A number or an array of numbers as floats; infinite ones are allowed, NaN is not."""
+    try:
+        numbers = np.asarray(values, float)
+    except (TypeError, ValueError):
+        numbers = np.asarray(math.nan)
+    if np.isnan(numbers).any():
+        raise ValueError(f"{name} must be a number or an array of numbers without NaN, got {values!r}")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -71,11 +83,12 @@ class Population:
         >>> float(Population().threshold(0.5))
         0.0
         """
-        return np.asarray(gamma) * self.mean1 + (1 - np.asarray(gamma)) * self.mean0
+        gamma = _numbers("gamma", gamma)
+        return self.mean0 + gamma * (self.mean1 - self.mean0)
 
     def gamma(self, threshold):
         """The gamma of a threshold; the inverse of `threshold`."""
-        return (np.asarray(threshold) - self.mean0) / (self.mean1 - self.mean0)
+        return (_numbers("threshold", threshold) - self.mean0) / (self.mean1 - self.mean0)
 
     def rates(self, threshold, noise_sd=0.0):
         """True and false positive rate at a threshold, or their means when it carries Gaussian noise.
@@ -88,7 +101,15 @@ class Population:
         Returns
         -------
         tpr, fpr : float or array
+
+        Raises
+        ------
+        ValueError
+            A threshold that is no number, or a noise_sd below 0.
         """
+        threshold, noise_sd = _numbers("threshold", threshold), _numbers("noise_sd", noise_sd)
+        if (noise_sd < 0).any():
+            raise ValueError(f"noise_sd must be at least 0, got {noise_sd.min()}")
         tpr = ndtr((self.mean1 - threshold) / np.hypot(self.sd1, noise_sd))
         fpr = ndtr((self.mean0 - threshold) / np.hypot(self.sd0, noise_sd))
         return tpr, fpr
@@ -99,6 +120,7 @@ class Population:
         Parameters
         ----------
         threshold : float or array
+            May be infinite: -inf calls every record 1, inf none.
         weight : float
             Cost of a missed record of class 1, where a false alarm costs 1; above 0.
 
@@ -106,7 +128,14 @@ class Population:
         -------
         dict
             The metrics of `METRICS` by name, of the threshold's shape; `weighted_error` is
-            P(Y=1) weight FNR + P(Y=0) FPR.
+            P(Y=1) weight FNR + P(Y=0) FPR. Where no record is called 1, precision is 0/0; it is then defined as its
+            limit for a growing threshold: 1, or 0 if class 1 has the smaller deviation. (scikit-learn, which sees
+            only counts, defines 0.)
+
+        Raises
+        ------
+        ValueError
+            A threshold that is no number (NaN), or a weight out of range.
 
         Notes
         -----
@@ -116,19 +145,25 @@ class Population:
         0.336
         """
         weight = check_real("weight", weight, low=0, inclusive="neither")
-        threshold = np.asarray(threshold, float)
+        threshold = _numbers("threshold", threshold)
         tpr, fpr = self.rates(threshold)
-        # Far out both rates underflow together; the logarithm of their odds does not.
-        log_tpr = log_ndtr((self.mean1 - threshold) / self.sd1)
-        log_fpr = log_ndtr((self.mean0 - threshold) / self.sd0)
         return {
             "recall": tpr,
-            "precision": expit(log_tpr - log_fpr - math.log(self.ratio)),
+            "precision": self._precision(threshold),
             "f1": 2 * tpr / (1 + tpr + self.ratio * fpr),
             "balanced_accuracy": (tpr + 1 - fpr) / 2,
             "g_mean": np.sqrt(tpr * (1 - fpr)),
             "weighted_error": (weight * (1 - tpr) + self.ratio * fpr) / (1 + self.ratio),
         }
+
+    def _precision(self, threshold):
+        # Far out both rates underflow together; the logarithm of their odds does not, or only where the limit is met.
+        log_tpr = log_ndtr((self.mean1 - threshold) / self.sd1)
+        log_fpr = log_ndtr((self.mean0 - threshold) / self.sd0)
+        nobody = np.isneginf(log_tpr) & np.isneginf(log_fpr)
+        limit = 1.0 if self.sd1 >= self.sd0 else 0.0
+        odds = np.where(nobody, 0.0, log_tpr) - np.where(nobody, 0.0, log_fpr) - math.log(self.ratio)
+        return np.where(nobody, limit, expit(odds))[()]
 
     def noisy_metrics(self, threshold: float, noise_sd: float, weight: float = 1.0) -> dict[str, float]:
         """Means of the metrics when the threshold is Gaussian with standard deviation `noise_sd`, by quadrature.
@@ -170,33 +205,74 @@ class Population:
         Parameters
         ----------
         metric : {"f1", "g_mean", "balanced_accuracy", "weighted_error"}
-            Recall and precision have no optimum in the interior; with very unequal deviations and a large ratio the
-            weighted error has none either, and some threshold far out is returned.
+            Recall and precision have no optimum in the interior.
+        weight : float
+            As in `metrics`; only the weighted error depends on it.
+
+        Returns
+        -------
+        float
+            inf where it is best to call no record 1, -inf where it is best to call every record 1. Unequal
+            deviations can have that effect: a narrow class 1 under a large ratio has nowhere the larger density.
 
         Raises
         ------
         ValueError
-            Another metric.
+            Another metric, or a weight out of range.
+
+        Notes
+        -----
+        Source: the weighted error falls where weight times the density of class 1 is below ratio times that of
+        class 0, and rises where it is above; balanced accuracy is the case weight = ratio. The others are searched.
 
         >>> round(Population(ratio=20.0).optimal_threshold("f1"), 3)
         0.964
+        >>> Population(sd1=0.5, ratio=1000.0).optimal_threshold("weighted_error")
+        inf
         """
         check_choice("metric", metric, METRICS[2:])
         weight = check_real("weight", weight, low=0, inclusive="neither")
-        sign = 1 if metric == "weighted_error" else -1
-        spread = 9 * max(self.sd0, self.sd1) + abs(math.log(self.ratio / weight)) * self.sd0**2 / (
-            self.mean1 - self.mean0
+        if metric == "weighted_error":
+            return self._least_error(weight)
+        if metric == "balanced_accuracy":
+            return self._least_error(self.ratio)
+        return self._searched(metric)
+
+    def _least_error(self, weight):
+        """Where the log of weight f1/(ratio f0), a quadratic in the distance from mean0, crosses 0 upwards."""
+        gap = self.mean1 - self.mean0
+        square = (1 / self.sd0**2 - 1 / self.sd1**2) / 2
+        linear = gap / self.sd1**2
+        constant = math.log(weight / self.ratio) + math.log(self.sd0 / self.sd1) - gap**2 / (2 * self.sd1**2)
+        discriminant = linear**2 - 4 * square * constant
+        # Far out the wider class wins: beyond the other crossing the error falls again, towards this end.
+        end = math.inf if square < 0 else -math.inf
+        if discriminant <= 0:
+            return end
+        # This form of the root has no cancellation, and is the midpoint formula for equal variances.
+        crossing = self.mean0 - 2 * constant / (linear + math.sqrt(discriminant))
+        if square == 0:
+            return crossing
+        errors = self.metrics(np.array([crossing, end]), weight)["weighted_error"]
+        return crossing if errors[0] <= errors[1] else end
+
+    def _searched(self, metric):
+        reach = 9 * max(self.sd0, self.sd1) + abs(math.log(self.ratio)) * self.sd0**2 / (self.mean1 - self.mean0)
+        ends = (
+            (self.mean0 - reach, self.mean1 + reach),
+            (self.mean0 - 9 * self.sd0, self.mean0 + 9 * self.sd0),
+            (self.mean1 - 9 * self.sd1, self.mean1 + 9 * self.sd1),
         )
-        grid = np.linspace(self.mean0 - spread, self.mean1 + spread, 4001)
-        best = int(np.argmin(sign * self.metrics(grid, weight)[metric]))
-        bracket = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+        grid = np.unique(np.concatenate([np.linspace(*pair, 4001) for pair in ends]))
+        best = int(np.argmax(self.metrics(grid)[metric]))
         found = optimize.minimize_scalar(
-            lambda point: sign * float(self.metrics(point, weight)[metric]),
-            bounds=bracket,
+            lambda point: -float(self.metrics(point)[metric]),
+            bounds=(grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]),
             method="bounded",
             options={"xatol": 1e-9},
         )
-        return float(found.x)
+        candidates = np.array([-math.inf, math.inf, found.x])
+        return float(candidates[np.argmax(self.metrics(candidates)[metric])])
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """`n` independent records: values and labels."""
@@ -212,8 +288,10 @@ def simulated_metrics(population: Population, threshold: float, n: int, rng: np.
     Raises
     ------
     ValueError
-        `n` below 1, or so small that no record of a class, or no positive prediction, was drawn.
+        `n` below 1, or so small that no record of a class, or no positive prediction, was drawn; a threshold that is
+        not finite.
     """
+    threshold = check_real("threshold", threshold)
     counts = np.zeros((2, 2))
     for start in range(0, check_integer("n", n, low=1), 1_000_000):
         x, y = population.sample(min(1_000_000, n - start), rng)
@@ -228,6 +306,32 @@ def simulated_metrics(population: Population, threshold: float, n: int, rng: np.
         "f1": 2 * tp / (2 * tp + fp + fn),
         "balanced_accuracy": (recall + tn / (tn + fp)) / 2,
     }
+
+
+def simulation_errors(population: Population, threshold: float, n: int) -> dict[str, float]:
+    """Standard errors of `simulated_metrics` with `n` records.
+
+    Notes
+    -----
+    Source: the delta method. Every metric is a smooth function of the four frequencies of a confusion matrix that
+    does not change when all four are scaled, so its variance is the mean of its squared derivatives over n.
+
+    >>> round(simulation_errors(Population(ratio=20.0), 0.0, 4_000_000)["recall"], 5)
+    0.00084
+    """
+    n = check_integer("n", n, low=1)
+    tpr, fpr = (float(rate) for rate in population.rates(check_real("threshold", threshold)))
+    one, zero = 1 / (1 + population.ratio), population.ratio / (1 + population.ratio)
+    frequencies = tp, fn, fp, tn = np.array([one * tpr, one * (1 - tpr), zero * fpr, zero * (1 - fpr)])
+    called, size = tp + fp, 2 * tp + fp + fn
+    recall = np.array([fn, -tp, 0.0, 0.0]) / one**2
+    slopes = {
+        "recall": recall,
+        "precision": np.array([fp, 0.0, -tp, 0.0]) / called**2,
+        "f1": 2 * np.array([fp + fn, -tp, -tp, 0.0]) / size**2,
+        "balanced_accuracy": (recall + np.array([0.0, 0.0, -tn, fp]) / zero**2) / 2,
+    }
+    return {name: float(np.sqrt(frequencies @ slope**2 / n)) for name, slope in slopes.items()}
 
 
 def printed_metrics(gamma, separation: float, ratio: float) -> dict[str, np.ndarray]:
@@ -250,7 +354,8 @@ def printed_metrics(gamma, separation: float, ratio: float) -> dict[str, np.ndar
     """
     separation = check_real("separation", separation, low=0, inclusive="neither")
     ratio = check_real("ratio", ratio, low=0, inclusive="neither")
-    hit, false = ndtr((1 - np.asarray(gamma)) * separation), ndtr(-np.asarray(gamma) * separation)
+    gamma = _numbers("gamma", gamma)
+    hit, false = ndtr((1 - gamma) * separation), ndtr(-gamma * separation)
     return {
         "recall": (1 + ratio) * hit,
         "precision": hit / (hit + (1 + ratio) * false),
@@ -321,6 +426,8 @@ def printed_sd(n0: int, n1: int, radius: float, epsilon: float, delta: float) ->
     >>> round(printed_sd(1000, 50, 5.0, 0.5, 1e-5), 4)
     0.9702
     """
+    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
+    radius = check_real("radius", radius, low=0, inclusive="neither")
     return radius * _classic_multiplier(epsilon, delta) * math.hypot(1 / n0, 1 / n1)
 
 
@@ -331,8 +438,8 @@ def _classic_multiplier(epsilon, delta) -> float:
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
-def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = True) -> dict[str, float]:
-    """Exact delta of the printed mechanism when one record leaves class 1 for class 0, its value changed as well.
+def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = "record") -> dict[str, float]:
+    """Exact delta of the printed mechanism when one record leaves class 1 for class 0.
 
     Parameters
     ----------
@@ -340,8 +447,9 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = 
         Counts before; n1 at least 2.
     epsilon, delta : float
         What each class mean is calibrated to. The claim for the pair is (2 epsilon, 2 delta).
-    shift : bool
-        Whether the means move as well, as far as clipped values can move them; False leaves only the noise scales.
+    change : {"record", "label", "width"}
+        "record": value and label change, and the means move as far as clipped values allow. "label": the value stays.
+        "width": the means are left where they are and only the noise scales change (a part of the leak, no neighbour).
 
     Returns
     -------
@@ -350,14 +458,17 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, shift: bool = 
 
     Notes
     -----
-    A mean of values in [-R, R] moves by at most 2R/n when a record joins or leaves, n being the larger count.
+    A mean of values in [-R, R] moves by at most 2R/n when a record joins or leaves, n being the larger count. One
+    value moves the two means in opposite directions, so with the value kept the midpoint moves by at most R/n1.
 
-    >>> round(flip_delta(400, 20, 0.5, 1e-5, shift=False)["minority"], 6)
+    >>> round(flip_delta(400, 20, 0.5, 1e-5, change="width")["minority"], 6)
     0.000128
     """
     n0 = check_integer("n0", n0, low=1)
     n1 = check_integer("n1", n1, low=2)
-    moved1, moved0 = (2 / n1, 2 / (n0 + 1)) if shift else (0.0, 0.0)
+    check_choice("change", change, CHANGES)
+    moved1 = 0.0 if change == "width" else 2 / n1
+    moved0 = 2 / (n0 + 1) if change == "record" else 0.0
     multiplier = _classic_multiplier(epsilon, delta)
     return {
         "minority": two_gaussian_delta(epsilon, moved1, 2 * multiplier / n1, 2 * multiplier / (n1 - 1)),
@@ -385,8 +496,9 @@ class PrivateThresholdClassifier(ClassifierMixin, BaseEstimator):
         The threshold is gamma * mean of class 1 + (1 - gamma) * mean of class 0. Public.
     counts : {"private", "public", "printed"}
         "private": clipped sums and class counts are released together by one Gaussian mechanism whose noise does not
-        depend on the data. The counts come free under replace-one: a changed value moves a sum by 2R, a changed label
-        moves two sums by R each, and the count, scaled by sqrt(2) R, fills that up to the same 2R. "public": the
+        depend on the data. Under replace-one the counts need no noise beyond that of the sums: a changed value moves
+        one sum by 2R; a changed label moves two sums by R each and the count by 1, which multiplied by sqrt(2) R makes
+        a change of length 2R again. With the sums alone the noise would be the same. "public": the
         counts are known, so neighbours keep labels, a change touches one class, and each mean gets noise for 2R/n_b.
         "printed": the paper's mechanism, noise for 2R/n_b with private counts; its guarantee promises nothing, and it
         warns.
@@ -519,6 +631,44 @@ class PrivateThresholdClassifier(ClassifierMixin, BaseEstimator):
 # Error of the midpoint
 
 
+def released_midpoints(
+    sums, totals, radius: float, multiplier: float, counts: str, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Many thresholds that `PrivateThresholdClassifier` with gamma 1/2 (replace-one) releases for one data set.
+
+    Parameters
+    ----------
+    sums, totals : array-like of shape (2,)
+        Sum of the clipped values, and number of records, of class 0 and of class 1.
+    multiplier : float
+        Noise in units of the sensitivity, 1/mu of the mechanism; at least 0.
+    counts : {"private", "public"}
+
+    Returns
+    -------
+    array of shape (draws,)
+        It shows how the mechanism behaves. It is no release: it carries no guarantee.
+
+    >>> released_midpoints([-400.0, 40.0], [400, 40], 3.0, 0.0, "private", 2, np.random.default_rng(0))
+    array([0., 0.])
+    """
+    check_choice("counts", counts, COUNTS[:2])
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    multiplier = check_real("multiplier", multiplier, low=0)
+    draws = check_integer("draws", draws, low=1)
+    totals = np.asarray(totals, float)
+    if totals.shape != (2,) or (totals < 1).any():
+        raise ValueError(f"totals must be two counts of at least 1, got {totals.tolist()}")
+    noise = multiplier * 2 * radius * rng.standard_normal((draws, 2))
+    told = np.broadcast_to(totals, (draws, 2))
+    if counts == "private":
+        # Drawn last, so that one seed gives both mechanisms the same noise of the sums.
+        minority = totals[1] + multiplier * math.sqrt(2) * rng.standard_normal(draws)
+        told = np.maximum(np.column_stack([totals.sum() - minority, minority]), _SMALLEST_COUNT)
+    means = np.clip((np.asarray(sums, float) + noise) / told, -radius, radius)
+    return means.mean(axis=1)
+
+
 def radius_for(bound: float, sd: float, n: int, beta: float) -> float:
     """The clipping radius of Proposition 12, bound + sd sqrt(2 log(4n/beta)).
 
@@ -564,6 +714,11 @@ def private_counts_sd(n0: int, n1: int, mean0: float, mean1: float, radius: floa
     >>> round(private_counts_sd(4000, 400, -1.0, 1.0, 5.0, 3.73), 4)
     0.0474
     """
+    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    mean0 = check_real("mean0", mean0, low=-radius, high=radius)
+    mean1 = check_real("mean1", mean1, low=-radius, high=radius)
+    multiplier = check_real("multiplier", multiplier, low=0)
     sums = 2 * radius * math.hypot(1 / n0, 1 / n1)
     count = math.sqrt(2) * (mean1 / n1 - mean0 / n0)
     return multiplier / 2 * math.hypot(sums, count)
@@ -650,6 +805,8 @@ def clipped_mean_errors(
         Mean of the clipped values minus `mean`.
     """
     n, draws = check_integer("n", n, low=1), check_integer("draws", draws, low=1)
+    sd, radius = (check_real(k, v, low=0, inclusive="neither") for k, v in (("sd", sd), ("radius", radius)))
+    mean = check_real("mean", mean)
     block = max(4_000_000 // n, 1)
     errors = np.empty(draws)
     for start in range(0, draws, block):

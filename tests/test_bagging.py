@@ -17,7 +17,14 @@ from sklearn.linear_model import LogisticRegression
 from helpers import bagging
 from helpers.bagging import PrivateBaggingClassifier
 from helpers.erm import ObjectivePerturbationClassifier
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, advanced_composition
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    Guarantee,
+    PrivacyLeakWarning,
+    advanced_composition,
+    optimal_composition,
+)
 
 FEW = settings(derandomize=True, deadline=None, max_examples=25)
 NEIGHBOURS = {
@@ -189,13 +196,47 @@ def test_learners_with_delta():
     options = {"n_estimators": 4, "n_records": 30, "sample_size": 30, "delta": 1e-6}
     sound = bagging.ensemble_guarantee(inner, **options)
     bag = bagging.bootstrap_delta(sound.epsilon / 4, inner, n_records=30, sample_size=30)
-    assert sound.delta == pytest.approx(4 * 1e-6 / 8)
-    assert bag <= 1e-6 / 8
+    assert sound.delta == pytest.approx(1e-6)
+    assert 0.999 * 1e-6 / 4 <= bag <= 1e-6 / 4  # the bags have all of it, and use it up
     private = bagging.ensemble_guarantee(
         Guarantee(0.1, 1e-6, ADD_REMOVE), n_estimators=4, n_records=30, sampling="stratified-disjoint"
     )
     assert private.epsilon == pytest.approx(0.2)
     assert private.delta == pytest.approx(1e-6 * (1 + math.exp(0.1)))
+
+
+@pytest.mark.parametrize("composition", ["basic", "advanced", "optimal"])
+def test_delta_is_shared_out_once(composition):
+    """Basic composition leaves delta/m to a bag, the theorems with a slack half of that; nothing exceeds the total."""
+    inner = Guarantee(0.05, 1e-9, REPLACE_ONE)
+    sizes = {"n_records": 30, "sample_size": 30}
+    found = bagging.ensemble_guarantee(
+        inner, n_estimators=4, delta=1e-6, sampling="bootstrap", composition=composition, **sizes
+    )
+    assert found.delta == pytest.approx(1e-6)
+    each = 1e-6 / 4 if composition == "basic" else 1e-6 / 8
+    low, high = 0.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if bagging.bootstrap_delta(middle, inner, **sizes) <= each else (middle, high)
+    total = {
+        "basic": lambda: 4 * high,
+        "advanced": lambda: advanced_composition(high, each, 4, 1e-6 - 4 * each)[0],
+        "optimal": lambda: optimal_composition(high, 4, 1e-6, delta_each=each)[0],
+    }
+    assert found.epsilon == pytest.approx(total[composition](), rel=1e-6)
+
+
+def test_basic_composition_of_two_bags_is_covered_by_enumeration():
+    """Two bootstrap bags of a learner that reveals a record: its exact delta is within the stated total."""
+    epsilon, delta, n = 0.5, 1e-3, 4
+    inner = Guarantee(epsilon, delta, REPLACE_ONE)
+    copies = np.arange(n + 1)
+    reveals = delta * np.expm1(copies * epsilon) / np.expm1(epsilon)  # (epsilon, delta)-DP in its bag
+    mean = binom(n, 1 / n).pmf(copies) @ reveals
+    for total in (2 * mean * 1.5, 2 * mean * 4):
+        found = bagging.ensemble_guarantee(inner, n_estimators=2, n_records=n, delta=total, sampling="bootstrap")
+        assert 1 - (1 - mean) ** 2 <= found.delta <= total * (1 + 1e-9)
 
 
 # The estimator
@@ -274,6 +315,36 @@ def test_private_values_never_fail():
         for base, sampling in ((BASE, "bootstrap"), (BASE, "disjoint"), (add_remove, "stratified-disjoint")):
             model = PrivateBaggingClassifier(base, 10, sampling=sampling, random_state=0).fit(X, y)
             assert set(model.predict(X)) <= {0, 1}
+
+
+@pytest.mark.parametrize("sampling", ["bootstrap", "without-replacement", "disjoint"])
+def test_a_class_absent_from_a_bag_is_no_error(sampling):
+    X, _ = data(30)
+    y = np.arange(30) == 0  # one minority record: most of ten bags have none
+    model = PrivateBaggingClassifier(BASE, 10, sampling=sampling, sample_size=3, random_state=0).fit(X, y.astype(int))
+    assert len(model.estimators_) == 10
+    assert model.predict_proba(X).shape == (30, 2)
+
+
+def test_a_class_absent_from_a_bag_is_an_error_where_labels_are_public():
+    class Reader(Counter):
+        fitted = 0
+
+        def fit(self, X, y):
+            Reader.fitted += len(X) > 2  # the made-up records are two
+            return super().fit(X, y)
+
+    X, _ = data(30)
+    y = (np.arange(30) < 4).astype(int)
+    model = PrivateBaggingClassifier(Reader(), 5, sampling="stratified-disjoint", public_labels=True, random_state=0)
+    for labels, fewest in ((y, 4), (np.zeros(30, int), 0)):
+        with pytest.raises(
+            ValueError, match=f"n_estimators must be at most the number of records of each class, {fewest}"
+        ):
+            model.fit(X, labels)
+    assert Reader.fitted == 0
+    assert len(model.set_params(n_estimators=4).fit(X, y).estimators_) == 4
+    assert Reader.fitted == 4
 
 
 def test_add_remove_needs_identifiers():

@@ -1,5 +1,6 @@
 """Metrics of two normal classes, the leak of a data-dependent noise scale, and the bounds on the private midpoint."""
 
+import itertools
 import math
 import warnings
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest, ks_2samp, norm
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 
 from helpers import population as pop
@@ -126,11 +127,11 @@ def test_equal_variances_are_the_gaussian_mechanism(epsilon, shift):
 def test_a_flipped_label_costs_what_the_notes_say(n1, low, high):
     full = pop.flip_delta(20 * n1, n1, 0.5, 1e-5)["minority"]
     assert low < full < high
-    assert pop.flip_delta(20 * n1, n1, 0.5, 1e-5, shift=False)["minority"] < full
+    assert pop.flip_delta(20 * n1, n1, 0.5, 1e-5, change="width")["minority"] < full
 
 
 def test_the_width_alone_breaks_the_claim_for_small_minorities():
-    assert pop.flip_delta(400, 20, 0.5, 1e-5, shift=False)["minority"] > 1e-5
+    assert pop.flip_delta(400, 20, 0.5, 1e-5, change="width")["minority"] > 1e-5
     assert pop.flip_delta(400, 20, 0.5, 1e-5)["midpoint"] > 2e-5
 
 
@@ -310,6 +311,115 @@ def test_precision_does_not_underflow():
 def test_numbers_out_of_range_are_named(call):
     with pytest.raises(ValueError, match=r"(weight|epsilon|delta) must be"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pop.printed_sd(0, 5, 1.0, 0.5, 1e-5), r"n0 must be an integer in \[1, inf\), got 0"),
+        (lambda: pop.printed_sd(5, 5, -1.0, 0.5, 1e-5), r"radius must be a finite number in \(0, inf\), got -1.0"),
+        (lambda: pop.flip_delta(5.5, 5, 0.5, 1e-5), r"n0 must be an integer in \[1, inf\), got 5.5"),
+        (lambda: pop.flip_delta("5", 5, 0.5, 1e-5), r"n0 must be an integer in \[1, inf\), got '5'"),
+        (lambda: pop.flip_delta(5, 1, 0.5, 1e-5), r"n1 must be an integer in \[2, inf\), got 1"),
+        (lambda: pop.flip_delta(5, 5, 0.5, 1e-5, change=True), "change must be one of 'record', 'label', 'width'"),
+        (lambda: pop.private_counts_sd(5, 5, -1, 1, -1.0, 1.0), "radius must be"),
+        (lambda: pop.private_counts_sd(0, 5, -1, 1, 1.0, 1.0), "n0 must be"),
+        (
+            lambda: pop.private_counts_sd(5, 5, -1, 2, 1.0, 1.0),
+            r"mean1 must be a finite number in \[-1.0, 1.0\], got 2",
+        ),
+        (lambda: pop.clipped_mean_errors(5, 1.0, -1, 0.0, 9, np.random.default_rng(0)), "radius must be"),
+        (lambda: pop.upper_bound(5, 5, 1.0, -1, 1.0, 0.1), "radius must be"),
+        (lambda: pop.released_midpoints([0, 0], [5, 0], 1.0, 1.0, "private", 9, None), "totals must be two counts"),
+        (lambda: pop.released_midpoints([0, 0], [5, 5], 1.0, 1.0, "printed", 9, None), "counts must be one of"),
+        (lambda: pop.simulated_metrics(pop.Population(), "a", 9, np.random.default_rng(0)), "threshold must be"),
+        (lambda: pop.Population().metrics(math.nan), "threshold must be a number"),
+        (lambda: pop.Population().metrics("a"), "threshold must be a number"),
+        (lambda: pop.Population().rates(0.0, -1.0), "noise_sd must be at least 0, got -1.0"),
+        (lambda: pop.Population().threshold(math.nan), "gamma must be a number"),
+        (lambda: pop.printed_metrics(None, 2.0, 20.0), "gamma must be a number"),
+    ],
+)
+def test_a_refusal_names_the_parameter_its_value_and_what_is_allowed(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(("sd1", "limit"), [(0.5, 0.0), (1.0, 1.0), (2.0, 1.0)])
+def test_metrics_at_infinite_thresholds_are_limits(sd1, limit):
+    people = pop.Population(sd1=sd1, ratio=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = people.metrics(np.array([-np.inf, np.inf, 1e200]))
+    assert values["precision"].tolist() == pytest.approx([0.25, limit, limit])
+    assert values["f1"].tolist() == pytest.approx([2 / 5, 0, 0])
+    assert values["weighted_error"].tolist() == pytest.approx([0.75, 0.25, 0.25])
+    assert float(people.metrics(30.0)["precision"]) == pytest.approx(limit, abs=1e-6)
+
+
+@QUICK
+@given(st.floats(0.2, 5), st.floats(0.3, 4), st.floats(0.01, 2000), st.floats(0.1, 50))
+def test_the_least_error_is_that_of_a_fine_grid_or_of_an_end(sd1, separation, ratio, weight):
+    people = pop.Population(0.0, separation, sd1=sd1, ratio=ratio)
+    grid = np.concatenate([[-np.inf], np.linspace(-30, 30, 6001), [np.inf]])
+    best = people.optimal_threshold("weighted_error", weight)
+    least = float(people.metrics(best, weight)["weighted_error"])
+    assert least <= people.metrics(grid, weight)["weighted_error"].min() + 1e-12
+    assert math.isfinite(people.optimal_threshold("balanced_accuracy"))
+
+
+def test_no_threshold_is_best_for_a_narrow_minority_under_a_large_ratio():
+    """Its density is nowhere the larger one, so calling nothing 1 makes the fewest errors."""
+    assert pop.Population(sd1=0.5, ratio=1000.0).optimal_threshold("weighted_error") == math.inf
+    assert pop.Population(sd1=0.5, ratio=20.0).optimal_threshold("weighted_error") == pytest.approx(1.174, abs=1e-3)
+    assert pop.Population(sd1=2.0, ratio=0.001).optimal_threshold("weighted_error") == -math.inf
+    assert pop.Population(sd1=0.5, ratio=1000.0).optimal_threshold("f1") == pytest.approx(1.2948, abs=1e-3)
+
+
+def test_standard_errors_of_the_simulation():
+    people, rng = pop.Population(ratio=5.0), np.random.default_rng(9)
+    runs = [pop.simulated_metrics(people, 0.2, 4000, rng) for _ in range(600)]
+    for name, error in pop.simulation_errors(people, 0.2, 4000).items():
+        assert np.std([run[name] for run in runs]) == pytest.approx(error, rel=0.12)
+
+
+@pytest.mark.parametrize("counts", ["private", "public"])
+def test_released_midpoints_are_those_of_the_classifier(counts):
+    """Few minority records, so that clipping and the least count take part."""
+    X, y = np.repeat([-1.0, 1.0], [400, 12])[:, None], np.repeat([0, 1], [400, 12])
+    model = pop.PrivateThresholdClassifier(4.0, 0.8, counts=counts, rng=np.random.default_rng(10))
+    single = [model.fit(X, y).threshold_ for _ in range(700)]
+    noise = 1 / gaussian_mu(0.8, 1e-5)
+    many = pop.released_midpoints([-400, 12], [400, 12], 4.0, noise, counts, 20_000, np.random.default_rng(11))
+    assert np.abs(many).max() <= 4
+    assert ks_2samp(single, many).pvalue > 1e-3
+    other = pop.released_midpoints([-400, 12], [400, 12], 4.0, 1.5 * noise, counts, 20_000, np.random.default_rng(11))
+    assert ks_2samp(single, other).pvalue < 1e-3
+
+
+def test_a_changed_label_alone_leaks_too():
+    """Between the width alone and the changed record, and by brute force over values at the ends."""
+    for n1 in (10, 20):
+        parts = [pop.flip_delta(20 * n1, n1, 0.5, 1e-5, change=c) for c in ("width", "label", "record")]
+        assert parts[0]["midpoint"] < parts[1]["midpoint"] < parts[2]["midpoint"]
+        assert parts[1]["midpoint"] > 2e-5
+    moves = []
+    for others0, others1, value in itertools.product((-1.0, 1.0), repeat=3):
+        before = (others0 + (4 * others1 + value) / 5) / 2
+        after = ((20 * others0 + value) / 21 + others1) / 2
+        moves.append(abs(after - before))
+    assert max(moves) == pytest.approx(1 / 5)
+    sd = [pop.printed_sd(*n, 1.0, 0.5, 1e-5) for n in ((20, 5), (21, 4))]
+    expected = pop.two_gaussian_delta(1.0, max(moves), *sd)
+    assert pop.flip_delta(20, 5, 0.5, 1e-5, change="label")["midpoint"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("separation", [1.0, 2.0, 3.0])
+def test_f1_wants_less_than_one_half_only_below_the_turning_ratio(separation):
+    turning = 1 / (2 * norm.cdf(separation / 2) - 1)
+    for factor in (0.9, 0.99, 1.01, 1.1):
+        people = pop.Population(-separation / 2, separation / 2, ratio=factor * turning)
+        assert (people.optimal_threshold("f1") < 0) == (factor < 1)
 
 
 @pytest.mark.parametrize(("ratio", "separation"), [(1.0, 2.0), (5.0, 1.0), (20.0, 2.0), (130.0, 3.0)])
