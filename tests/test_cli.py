@@ -52,6 +52,11 @@ RUNS = {
         },
         {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2", "n_fuzz": "50"},
     ],
+    "kernels-tuning": [
+        {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},
+        {"datasets": '["mammography"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_seeds": "2"},
+        {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
+    ],
 }
 
 

@@ -139,6 +139,34 @@ def test_the_derived_bound_needs_fewer_records_than_the_printed_one():
     assert needed("derived") < needed("printed") / 3
 
 
+@pytest.mark.parametrize("mechanism", gen.MECHANISMS)
+def test_the_derived_estimation_term_counts_its_shells(mechanism):
+    n, d, lam, rate, failure, ratio = 10**6, 10, 1e-2, 0.5, 0.05, 1.25
+    size = dict(n_records=n, dimension=d, noise_rate=rate, regularization=lam, comparator_norm=3.0, failure=failure)
+    found = gen.excess_loss_bound(mechanism, **size)
+    noise = gamma.isf(failure, d, scale=1 / rate)
+    largest = 1 / lam + (noise if mechanism == "output" else noise / (n * lam))
+    # Radii r^2/(lam sqrt(n)), r times that, ...: the last one is the first not below the largest norm.
+    radius, shells = ratio**2 / (lam * math.sqrt(n)), 1
+    while radius < largest:
+        radius, shells = radius * ratio, shells + 1
+    slope = 2 + math.sqrt(2 * math.log(2 * shells / failure))
+    assert found.estimation == pytest.approx(ratio**2 * slope**2 / (2 * lam * n))
+    assert found.sampling == pytest.approx(3.0 * math.sqrt(2 * math.log(2 / failure) / n))
+
+
+@pytest.mark.parametrize(("constant", "suffices"), [(1509, False), (1510, True)])
+def test_the_smallest_whole_constant_of_equation_42(constant, suffices):
+    """With lambda = target/||f_0||^2, half of the target is the penalty's; the rest must cover the quoted constants."""
+    target, norm, failure = 0.1, 2.0, 0.5 - 1e-9
+    n = constant * norm**2 * math.log(1 / failure) / target**2
+    lam = target / norm**2
+    size = dict(dimension=1, noise_rate=1e6, regularization=lam, comparator_norm=norm, failure=failure)
+    found = gen.excess_loss_bound("objective", n_records=10**9, method="printed", **size)
+    assert found.regularization == pytest.approx(target / 2)
+    assert (found.estimation * 10**9 / n <= target / 2) == suffices
+
+
 def test_sample_size_is_the_first_to_reach_the_target():
     assert gen.sample_size(lambda n: math.inf if n < 777 else 0.1, 0.1) == 777
     with pytest.raises(ValueError, match="must reach target"):

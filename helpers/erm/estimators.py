@@ -2,8 +2,9 @@
 
 `ObjectivePerturbationClassifier` and `OutputPerturbationClassifier` carry a guarantee for their coefficients;
 `ERMClassifier` is the same fit without noise, the yardstick for what privacy costs. All treat bounds and labels as
-public parameters and never fail on the *values* of valid records (finite numbers, declared labels); standardising
-features and choosing parameters privately are left to the caller.
+public parameters and never fail on the *values* of valid records (finite numbers, declared labels), except where the
+solver does not converge, which no guarantee covers: a deployment must answer a failure with a constant classifier.
+Standardising features and choosing parameters privately are left to the caller.
 """
 
 import numpy as np
@@ -32,6 +33,20 @@ _LOSSES = ("logistic", "huber")
 
 def _has_probabilities(model) -> bool:
     return model.loss == "logistic"
+
+
+def label_codes(y, classes) -> np.ndarray:
+    """Positions (n,) of the labels y (n,) among the sorted `classes`; a label outside is a ValueError.
+
+    >>> label_codes(["b", "a"], np.array(["a", "b"]))
+    array([1, 0])
+    """
+    if not np.isin(y, classes).all():
+        check_classification_targets(y)  # says so if these are no labels at all
+        if len(classes) == 2 and type_of_target(y) == "multiclass":
+            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
+        raise ValueError(f"y must hold labels among classes={tuple(classes.tolist())!r}, found others")
+    return np.searchsorted(classes, y)
 
 
 class ERMClassifier(ClassifierMixin, BaseEstimator):
@@ -77,7 +92,7 @@ class ERMClassifier(ClassifierMixin, BaseEstimator):
     ValueError
         From `fit`: a parameter out of range; X not a finite numeric matrix; a label outside `classes`.
     RuntimeError
-        From `fit`: the minimiser was not reached to `tol`.
+        From `fit`: the minimiser was not reached to `tol`. It depends on the data, and no guarantee covers it.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
     >>> ERMClassifier(regularization=0.1).fit(X, y).predict_proba([[1.0]]).round(3)
@@ -198,12 +213,7 @@ class ERMClassifier(ClassifierMixin, BaseEstimator):
 
     def _codes(self, y) -> np.ndarray:
         self.classes_ = np.unique(self.classes)
-        if not np.isin(y, self.classes_).all():
-            check_classification_targets(y)  # says so if these are no labels at all
-            if len(self.classes_) == 2 and type_of_target(y) == "multiclass":
-                raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
-            raise ValueError(f"y must hold labels among classes={tuple(self.classes_.tolist())!r}, found others")
-        return np.searchsorted(self.classes_, y)
+        return label_codes(y, self.classes_)
 
     def _class_weights(self, codes) -> np.ndarray | None:
         """Weights (K,) of the classes, None if all are 1."""

@@ -149,10 +149,11 @@ def excess_loss_bound(
     """Bound on L(f_priv) - L(f_0) that fails with probability at most 2 `failure`, for n independent records.
 
     "printed" follows the paper: twice the empirical gap (with the constants of its proofs) and, where it writes
-    O(log(1/failure)/(lambda n)), the constants of the theorem it quotes, 16 (32 + log(1/failure)). "derived" needs
-    neither that theorem nor the factor two: a union bound over shells of norms shows that L exceeds the empirical
-    risk of f by at most about ||f|| a / sqrt(n), a = 2 + sqrt(2 log(shells/failure)), and the penalty absorbs this up
-    to a^2 / (2 lambda n).
+    O(log(1/failure)/(lambda n)), 16 (32 + log(1/failure)), the constants of the theorem it quotes as far as remembered:
+    they could not be checked against its statement. "derived" needs neither that theorem nor the factor two: a union
+    bound over k shells of norms, neighbouring radii a factor r = 1.25 apart, shows that L exceeds the empirical risk
+    of f by at most r ||f|| a / sqrt(n) outside the innermost, a = 2 + sqrt(2 log(2k/failure)), and the penalty
+    absorbs this up to r^2 a^2 / (2 lambda n).
 
     Parameters
     ----------
