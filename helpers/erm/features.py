@@ -29,12 +29,12 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
     kernel : {"gaussian", "laplacian", "cauchy"}
         exp(-gamma ||x - y||_2^2), exp(-gamma ||x - y||_1) or the product over j of 1/(1 + gamma^2 (x_j - y_j)^2).
     gamma : float
-        Above 0, in the units of X to the power -2 (Gaussian) or -1. Public, like the other parameters.
+        In (0, 1e100], in the units of X to the power -2 (Gaussian) or -1. Public, like the other parameters.
     paired : bool
         True: cosine and sine of every frequency, divided by sqrt(D): 2 D features, of norm exactly 1. False: the
         cosine with a random phase, times sqrt(2/D): D features, of norm up to sqrt(2).
     random_state : int, Generator or None
-        Of the frequencies, which need not be secret.
+        Of the frequencies, which need not be secret. It must not be the source of a learner's noise.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
         """Draw the frequencies; of X (n, d) only d is used. Returns self."""
         D = check_integer("n_frequencies", self.n_frequencies, low=1)
         check_choice("kernel", self.kernel, KERNELS)
-        gamma = check_real("gamma", self.gamma, low=0, inclusive="neither")
+        gamma = check_real("gamma", self.gamma, low=0, high=_LARGEST_ENTRY, inclusive="high")
         check_choice("paired", self.paired, (True, False))
         X = validate_data(self, X, dtype=np.float64)
         rng = np.random.default_rng(self.random_state)
@@ -112,15 +112,18 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         Budget, of the estimator's meaning.
     n_frequencies, kernel, gamma, paired
         As in `RandomFourierFeatures`.
-    random_state : int or None
-        Of frequencies and noise, two independent streams.
+    frequency_state : int or Generator
+        Of the frequencies, which are published.
+    random_state : int, Generator or None
+        Of the noise. None except in experiments: whoever can guess it knows the noise.
 
     Attributes
     ----------
     features_ : RandomFourierFeatures; estimator_ : estimator
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        The estimator's, for its coefficients and the frequencies together. It assumes no bound on the records.
+        The estimator's, for its coefficients and the frequencies together. It assumes no bound on the records, because
+        the features keep theirs.
 
     Raises
     ------
@@ -142,6 +145,7 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         kernel="gaussian",
         gamma=1.0,
         paired=True,
+        frequency_state=0,
         random_state=None,
     ):
         self.estimator = estimator
@@ -150,21 +154,24 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.gamma = gamma
         self.paired = paired
+        self.frequency_state = frequency_state
         self.random_state = random_state
 
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
         learner = self._learner()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        public, secret = np.random.default_rng(self.random_state).spawn(2)
-        features = RandomFourierFeatures(self.n_frequencies, self.kernel, self.gamma, self.paired, public).fit(X)
+        # A child stream, so that equal integers do not make the published frequencies tell the noise.
+        secret = np.random.default_rng(self.random_state).spawn(1)[0]
+        features = RandomFourierFeatures(
+            self.n_frequencies, self.kernel, self.gamma, self.paired, self.frequency_state
+        ).fit(X)
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
         learner.fit(features.transform(X), y)
         learner.set_params(random_state=None)  # what is left of the noise source must not travel with the model
-        features.set_params(random_state=None)
         self.features_, self.estimator_ = features, learner
         self.classes_ = learner.classes_
-        kept = learner.guarantee_.assumes
+        kept = tuple(a for a in learner.guarantee_.assumes if a != "norm bound (radius) public")
         self.guarantee_ = replace(learner.guarantee_, assumes=(*kept, "kernel and number of frequencies public"))
         return self
 

@@ -26,6 +26,7 @@ from helpers.privacy import (
 )
 from helpers.validation import check_choice, check_real
 
+_MOST_TRIALS = 1e9
 REPEATS = {"geometric": 1.0, "logarithmic": 0.0}  # law of the number of trials: shape of the negative binomial
 
 
@@ -49,13 +50,13 @@ def selection_epsilon(epsilon, shape=1.0) -> float:
 
 
 def draw_repeats(rng, mean, law="geometric") -> int:
-    """A number of trials, at least 1, of the given mean >= 1, by a law that `REPEATS` names.
+    """A number of trials, at least 1, of the given mean in [1, 1e9], by a law that `REPEATS` names.
 
     >>> draw_repeats(np.random.default_rng(0), 1.0)
     1
     """
-    mean = check_real("mean", mean, low=1)
-    if mean == 1:
+    mean = check_real("mean", mean, low=1, high=_MOST_TRIALS)
+    if mean < 1 + 1e-9:
         return 1
     if check_choice("law", law, tuple(REPEATS)) == "geometric":
         return int(rng.geometric(1 / mean))
@@ -76,8 +77,9 @@ class _PrivateSearch(ClassifierMixin, BaseEstimator):
         self._check_size(len(X), len(grid))
         rng = np.random.default_rng(self.random_state)
         for setting in grid:  # on made-up records, so that a learner that cannot be used is refused for free
-            self._learn(setting, np.zeros((2, X.shape[1])), self.classes_[[0, -1]], rng.spawn(1)[0])
+            self._learn(setting, np.zeros((len(self.classes_), X.shape[1])), self.classes_, rng.spawn(1)[0])
         self.best_params_, self.best_estimator_, self.guarantee_ = self._search(X, y, grid, rng)
+        self.best_estimator_.guarantee_ = self.guarantee_  # its own does not count that it was selected
         return self
 
     def decision_function(self, X):
@@ -188,7 +190,8 @@ class PartitionedSearch(_PrivateSearch):
     best_estimator_ : estimator; best_params_ : dict
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        Of both, and of all the other candidates had they been kept. Replace-one only: a record more would shift the
+        Of the chosen coefficients and `best_params_`, and of all the other candidates had they been kept; not of the
+        solver's diagnostics. `best_estimator_` carries the same one. Replace-one only: a record more would shift the
         borders of the parts.
 
     Raises
@@ -274,7 +277,7 @@ class RepeatedSearch(_PrivateSearch):
     estimator, param_grid, epsilon, held_out, mistake_costs, classes, random_state
         As in `PartitionedSearch`.
     trials : float
-        Mean number of trials, at least 1. It does not enter the budget, only the running time. None: three for each
+        Mean number of trials, in [1, 1e9]. It does not enter the budget, only the running time. None: three for each
         candidate.
     law : {"geometric", "logarithmic"}
         Of the number of trials. The logarithmic law gives a trial more budget, but has most of its mass on few trials.
@@ -284,7 +287,9 @@ class RepeatedSearch(_PrivateSearch):
     best_estimator_ : estimator; best_params_ : dict
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        Of both. The number of trials is safe to publish, the other trials and the scores are not kept.
+        Of the chosen coefficients and `best_params_`, not of the solver's diagnostics; `best_estimator_` carries the
+        same one. The number of trials must stay secret, and so must the running time, which tells it: given K = k, the
+        loss can be k times that of a trial. The other trials and the scores are not kept.
 
     Raises
     ------
@@ -325,7 +330,7 @@ class RepeatedSearch(_PrivateSearch):
     def _check_parameters(self):
         check_choice("law", self.law, tuple(REPEATS))
         if self.trials is not None:
-            check_real("trials", self.trials, low=1)
+            check_real("trials", self.trials, low=1, high=_MOST_TRIALS)
         return super()._check_parameters()
 
     def _check_size(self, n_rows, n_candidates):
@@ -351,7 +356,7 @@ class RepeatedSearch(_PrivateSearch):
             self.epsilon,
             0.0,
             REPLACE_ONE,
-            assumes=self._assumptions(best[2]),
+            assumes=(*self._assumptions(best[2]), "number of trials and running time secret"),
             source="Papernot and Steinke 2022, Theorem 2",
         )
         return best[1], best[2], guarantee
