@@ -720,3 +720,28 @@ def test_bounds_that_arithmetic_cannot_use_are_refused(bounds):
 def test_an_epsilon_that_overflows_is_refused(analysis):
     with pytest.raises(ValueError, match="epsilon must be"):
         erm.calibrate(epsilon=3000.0, n_records=10, regularization=0.1, analysis=analysis, dimension=2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("d", [3, 7])
+def test_the_arxiv_main_branch_is_not_private_just_above_its_boundary(epsilon, d):
+    n = 100_001
+    edge = erm.LOGISTIC.curvature / math.expm1(epsilon / 2)
+    problem = {"epsilon": epsilon, "n_records": n, "regularization": 1.0001 * edge / n}
+    axes = np.eye(d)
+    majority = np.vstack([-axes[1:], axes[1:]])
+    weights = np.append(np.full(len(majority), (n - 1) / len(majority) / n), (n - 1) / n)
+
+    def loss(constants):
+        return erm.privacy_loss(
+            np.zeros(d),
+            np.vstack([majority, axes[:1]]),
+            np.vstack([majority, -axes[:1]]),
+            **constants._asdict(),
+            n_records=n,
+            weights=weights,
+            neighbour_weights=np.zeros(len(weights)),
+        )
+
+    assert loss(erm.calibrate(**problem, analysis="arxiv")) > epsilon
+    assert loss(erm.calibrate(**problem, weighting=erm.BALANCED)) <= epsilon
