@@ -180,9 +180,10 @@ def calibrate(
 
 
 def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest_norm=10.0) -> float:
-    """A penalty that needs no private data: it lets pure noise move the coefficients by `largest_norm` at most.
+    """A penalty that needs no private data: pure noise moves the coefficients by largest_norm/R on average.
 
-    Without a signal the minimiser is b/(n lambda) in the opposite direction, and b has mean length 2 R d / epsilon.
+    Without a signal the minimiser is -b/(n lambda), and b has mean length 2 R d / epsilon at the noise rate of the
+    tight analysis without weights or with balanced ones.
 
     Parameters
     ----------

@@ -35,6 +35,12 @@ def _has_probabilities(model) -> bool:
     return model.loss == "logistic"
 
 
+def check_classes(classes):
+    """Refuse a set of labels that is not two or more different ones."""
+    if np.ndim(classes) != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
+        raise ValueError(f"classes must be two or more different labels, got {classes!r}")
+
+
 def label_codes(y, classes) -> np.ndarray:
     """Positions (n,) of the labels y (n,) among the sorted `classes`; a label outside is a ValueError.
 
@@ -176,8 +182,7 @@ class ERMClassifier(ClassifierMixin, BaseEstimator):
         check_real("tol", self.tol, low=0, high=1, inclusive="neither")
         check_choice("loss", self.loss, _LOSSES)
         check_real("h", self.h, low=0, inclusive="neither")
-        if np.ndim(self.classes) != 1 or len(self.classes) < 2 or len(np.unique(self.classes)) != len(self.classes):
-            raise ValueError(f"classes must be two or more different labels, got {self.classes!r}")
+        check_classes(self.classes)
         if self.loss == "huber" and len(self.classes) > 2:
             raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
         self._check_class_weight()

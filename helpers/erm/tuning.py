@@ -2,8 +2,8 @@
 
 Trying several parameters on private data and keeping the best tells something about the data even if every trial is
 private. `PartitionedSearch` gives every candidate records of its own and draws the winner from noisy mistakes (the
-classic procedure); `RepeatedSearch` tries candidates at random, a random number of times, and pays for three trials
-however many there were. Both promise their whole `epsilon` for everything they show.
+classic procedure); `RepeatedSearch` tries candidates at random, a random and secret number of times, and pays for
+three trials however many there were. Both promise their whole `epsilon` for the chosen parameters and coefficients.
 """
 
 import math
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.erm.estimators import label_codes
+from helpers.erm.estimators import check_classes, label_codes
 from helpers.privacy import (
     EXACT_REALS,
     RELATION_NAMES,
@@ -100,8 +100,7 @@ class _PrivateSearch(ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> list[dict]:
         check_real("epsilon", self.epsilon, low=0, inclusive="neither")
         check_real("held_out", self.held_out, low=0, high=1, inclusive="neither")
-        if np.ndim(self.classes) != 1 or len(self.classes) < 2 or len(np.unique(self.classes)) != len(self.classes):
-            raise ValueError(f"classes must be two or more different labels, got {self.classes!r}")
+        check_classes(self.classes)
         if self.mistake_costs is not None:
             if set(self.mistake_costs) != set(np.unique(self.classes).tolist()):
                 raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
@@ -118,9 +117,9 @@ class _PrivateSearch(ClassifierMixin, BaseEstimator):
             )
         return grid
 
-    def _learn(self, setting, X, y, rng, epsilon=None):
+    def _learn(self, setting, X, y, rng):
         """A learner of one setting, with noise of its own, whose guarantee has been checked."""
-        epsilon = self._trial_epsilon() if epsilon is None else epsilon
+        epsilon = self._trial_epsilon()
         learner = clone(self.estimator).set_params(**setting)
         # Equal integers as seeds would give all candidates the same noise.
         learner.set_params(epsilon=epsilon, random_state=int(rng.integers(2**63)))
