@@ -7,8 +7,8 @@ from dp_accounting import GaussianDpEvent
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks import timing
-from helpers import smote
 from helpers.privacy import REPLACE_ONE, Guarantee
+from helpers.resampling import smote
 
 K = 5
 

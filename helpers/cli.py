@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import yaml
 
-from helpers import chapters, experiments, paths
-from helpers.chapters import ChapterError
+from helpers import paths
+from helpers.book import chapters
+from helpers.book.chapters import ChapterError
+from helpers.study import experiments
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as shells have it

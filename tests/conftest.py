@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import chapters, data
+from helpers import data
+from helpers.book import chapters
 
 NO_NETWORK = Path(__file__).parent / "no_network"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from helpers.audit import _clopper_pearson, audit_mechanism, epsilon_lower_bound
 from helpers.privacy import gaussian_delta
+from helpers.privacy.audit import _clopper_pearson, audit_mechanism, epsilon_lower_bound
 
 
 def miss_probability(p, q, trials, truth, *, delta=0.0, confidence=0.9):

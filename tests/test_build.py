@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import chapters, claims, paths
+from helpers import paths
+from helpers.book import chapters, claims
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,9 @@
 import nbformat
 import pytest
 
-from helpers import chapters, paths
-from helpers.chapters import Chapter, ChapterError
+from helpers import paths
+from helpers.book import chapters
+from helpers.book.chapters import Chapter, ChapterError
 
 PARAMETERS = """\
 n_seeds: int = 10  # in [2, 200]: random splits

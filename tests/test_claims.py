@@ -6,8 +6,8 @@ from dataclasses import replace
 import nbformat
 import pytest
 
-from helpers import chapters, claims
-from helpers.claims import CORRECTED, FAILS, HOLDS, NOT_CHECKABLE, TIGHTER, UNCHECKED, ClaimContradiction
+from helpers.book import chapters, claims
+from helpers.book.claims import CORRECTED, FAILS, HOLDS, NOT_CHECKABLE, TIGHTER, UNCHECKED, ClaimContradiction
 
 YES, NO = claims.fact("it", True), claims.fact("it", False)
 

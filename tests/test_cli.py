@@ -7,7 +7,8 @@ import nbformat
 import pandas as pd
 import pytest
 
-from helpers import chapters, data, paths
+from helpers import data, paths
+from helpers.book import chapters
 from helpers.cli import main
 
 RUNS = {

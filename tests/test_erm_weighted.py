@@ -379,7 +379,7 @@ def test_the_search_follows_true_derivatives(loss):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_found_worst_case_is_a_pair_of_data_sets_inside_the_ball(intercept):
     constants = erm.calibrate(epsilon=1.0, n_records=40, regularization=1e-6, weighting=erm.BALANCED)
-    worst = erm.worst_case_loss(
+    worst = worst_case.worst_case_loss(
         constants,
         n_records=40,
         dimension=3,
@@ -408,7 +408,7 @@ def test_a_found_worst_case_is_a_pair_of_data_sets_inside_the_ball(intercept):
 def test_the_search_nearly_attains_the_logistic_theorem():
     """At the largest regularisation-to-budget ratio the theorem allows, the loss found is within 2 % of epsilon."""
     constants = erm.calibrate(epsilon=1.0, n_records=10_000, regularization=1e-9)
-    worst = erm.worst_case_loss(constants, n_records=10_000, dimension=3, rng=np.random.default_rng(1))
+    worst = worst_case.worst_case_loss(constants, n_records=10_000, dimension=3, rng=np.random.default_rng(1))
     assert 0.98 < worst.loss <= 1.0
 
 
@@ -445,7 +445,7 @@ def test_printed_weighted_constants_are_violated_at_large_epsilon(analysis, at_l
 def test_search_refuses_a_loss_without_third_derivative():
     loss = erm.Loss(erm.LOGISTIC.slope, erm.LOGISTIC.bend, 0.25)
     with pytest.raises(ValueError, match="third derivative"):
-        erm.worst_case_loss(
+        worst_case.worst_case_loss(
             erm.Calibration(1.0, 1.0), n_records=2, dimension=1, rng=np.random.default_rng(0), loss=loss
         )
 

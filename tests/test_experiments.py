@@ -19,9 +19,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from helpers import chapters, experiments, paths
+from helpers import paths
+from helpers.book import chapters
 from helpers.cli import main
-from helpers.experiments import TrialError, code_digest, run
+from helpers.study import experiments
+from helpers.study.experiments import TrialError, code_digest, run
 
 MODULES = ["helpers.validation", "helpers.data"]
 CELLS = [{"seed": seed, "size": size} for seed in range(3) for size in (0.1, 0.2)]

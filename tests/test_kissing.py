@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import eval_gegenbauer
 
-from helpers import kissing
+from helpers.resampling import kissing
 
 EXACT = {1: 2, 2: 6, 3: 12, 4: 24, 8: 240, 24: 196_560}
 TABLED = range(1, 49)

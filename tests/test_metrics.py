@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from helpers import metrics
+from helpers.study import metrics
 
 NEEDS_BOTH_CLASSES = [
     "auc",

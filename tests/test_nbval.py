@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from helpers import paths
-from helpers.chapters import Chapter
+from helpers.book.chapters import Chapter
 
 NBVAL = ["--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "-p", "no:xdist"]
 CODE = """\

@@ -15,7 +15,8 @@ from scipy.optimize import linprog
 from scipy.special import expit
 from scipy.stats import binom, laplace, norm
 
-from helpers.oversampling import (
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning
+from helpers.resampling.oversampling import (
     DeterministicOversampler,
     Stability,
     balance,
@@ -31,7 +32,6 @@ from helpers.oversampling import (
     substitution_distance,
     worst_case,
 )
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning
 
 SILENT = pytest.mark.filterwarnings("ignore::helpers.privacy.PrivacyLeakWarning")
 PROPERTY = settings(deadline=None, max_examples=100, derandomize=True)

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from helpers import chapters, paths
+from helpers import paths
+from helpers.book import chapters
+from helpers.book.extension import glued
 from helpers.cli import main
-from helpers.pages import glued
 
 README = (paths.ROOT / "README.md").read_text()
 FINDING = re.compile(r"<!-- (?P<chapter>[\w-]+)\.(?P<key>\w+) -->(?P<shown>[^<]+)<!-- -->")

@@ -17,10 +17,10 @@ from scipy.stats import binom, binomtest
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 
-from helpers import kissing
-from helpers.oversampling import random_oversampling_epsilon
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, gaussian_delta
-from helpers.smote import (
+from helpers.resampling import kissing
+from helpers.resampling.oversampling import random_oversampling_epsilon
+from helpers.resampling.smote import (
     BASES,
     VERSIONS,
     ChangedRows,

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from helpers.widgets import SliderFigure, _ticks
+from helpers.book.widgets import SliderFigure, _ticks
 
 FRAMES = {"1": {"a": [0.0, 0.5, 1.0], "b <i>": [1.0, 0.5, 0.2]}, "2": {"a": [1.0, 0.2, 0.0], "b <i>": [0.1, 0.5, 0.9]}}
 

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from sklearn import datasets as sklearn_datasets
 
+from helpers.checks import check_integer, check_real
 from helpers.data.dataset import Dataset
-from helpers.validation import check_integer, check_real
 
 MIXTURE_DISTANCE = 4 * math.sqrt(2)
 _BOUND_SDS = 5

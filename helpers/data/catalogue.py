@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.checks import check_choice
 from helpers.data import benchmark, builtin, files, public
 from helpers.data.dataset import Dataset
-from helpers.validation import check_choice
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from helpers import paths
+from helpers.checks import check_choice
 from helpers.data import files
 from helpers.data.dataset import Dataset
-from helpers.validation import check_choice
 
 OPENML = "https://www.openml.org"
 FIGSHARE = "https://ndownloader.figshare.com"

@@ -20,17 +20,11 @@ from helpers.erm.analysis import (
     softmax_privacy_loss,
 )
 from helpers.erm.descent import DPGradientDescentClassifier
-from helpers.erm.estimators import (
-    ERMClassifier,
-    ObjectivePerturbationClassifier,
-    OutputPerturbationClassifier,
-)
+from helpers.erm.estimators import ERMClassifier, ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.features import KernelClassifier, RandomFourierFeatures
 from helpers.erm.objective import LOGISTIC, Loss, design_matrix, huber, minimize, signed_rows
 from helpers.erm.softmax import Softmax, minimize_softmax, zero_sum_basis
-from helpers.erm.tuning import PartitionedSearch, RepeatedSearch, draw_repeats, selection_epsilon
 from helpers.erm.weighting import BALANCED, UNWEIGHTED, Weighting, balanced_weights, class_weights, fixed_weights
-from helpers.erm.worst_case import WorstCase, worst_case_loss
 
 __all__ = [
     "ANALYSES",
@@ -45,12 +39,9 @@ __all__ = [
     "Loss",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
-    "PartitionedSearch",
     "RandomFourierFeatures",
-    "RepeatedSearch",
     "Softmax",
     "Weighting",
-    "WorstCase",
     "algorithm_2",
     "balanced_weights",
     "calibrate",
@@ -58,7 +49,6 @@ __all__ = [
     "class_weights",
     "default_regularization",
     "design_matrix",
-    "draw_repeats",
     "fixed_weights",
     "gaussian_objective_delta",
     "huber",
@@ -66,9 +56,7 @@ __all__ = [
     "minimize_softmax",
     "privacy_loss",
     "proven_epsilon",
-    "selection_epsilon",
     "signed_rows",
     "softmax_privacy_loss",
-    "worst_case_loss",
     "zero_sum_basis",
 ]

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.objective import LOGISTIC, curvature_sum, gradient
 from helpers.erm.softmax import softmax_curvature_sum, softmax_gradient
 from helpers.erm.weighting import UNWEIGHTED
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
-from helpers.validation import check_choice, check_integer, check_real
 
 ANALYSES = ("tight", "icml", "arxiv", "chaudhuri")
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway

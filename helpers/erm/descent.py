@@ -9,10 +9,10 @@ import math
 import numpy as np
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 
+from helpers.checks import check_integer, check_real
 from helpers.erm.estimators import PrivateERMClassifier
 from helpers.erm.objective import Solution
 from helpers.privacy import REPLACE_ONE, Guarantee, compose, gaussian_mu
-from helpers.validation import check_integer, check_real
 
 
 class DPGradientDescentClassifier(PrivateERMClassifier):

@@ -15,18 +15,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.erm.analysis import (
-    ANALYSES,
-    calibrate,
-    calibrate_gaussian,
-    gaussian_jacobian_cost,
-    proven_epsilon,
-)
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.erm.analysis import ANALYSES, calibrate, calibrate_gaussian, gaussian_jacobian_cost, proven_epsilon
 from helpers.erm.objective import LOGISTIC, design_matrix, huber, into_ball, minimize
 from helpers.erm.softmax import Softmax, minimize_softmax, zero_sum_basis
 from helpers.erm.weighting import balanced_weights, class_weights, fixed_weights
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE, Guarantee, class_counts, compose, spherical_gamma
-from helpers.validation import check_choice, check_integer, check_real
 
 _LOSSES = ("logistic", "huber")
 

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.estimators import ObjectivePerturbationClassifier
-from helpers.validation import check_choice, check_integer, check_real
 
 KERNELS = ("gaussian", "laplacian", "cauchy")
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from helpers.validation import check_real
+from helpers.checks import check_real
 
 _BLOCK = 8192  # rows per pass: bounds the temporary of a Hessian, and fits a core's cache at the usual widths
 _COARSE = 8  # every how many rows a first approximation looks at

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.special import softmax as probabilities
 
+from helpers.checks import check_integer
 from helpers.erm.objective import Solution, newton, weighted_gram
-from helpers.validation import check_integer
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
-from helpers.validation import check_choice, check_integer, check_real
 
 
 class Weighting(NamedTuple):

@@ -25,13 +25,7 @@ from helpers.privacy.accounting import (
     optimal_composition,
     optimal_delta,
 )
-from helpers.privacy.guarantees import (
-    COMPOSITION_METHODS,
-    RELATION_NAMES,
-    Guarantee,
-    PrivacyLeakWarning,
-    compose,
-)
+from helpers.privacy.guarantees import COMPOSITION_METHODS, RELATION_NAMES, Guarantee, PrivacyLeakWarning, compose
 from helpers.privacy.mechanisms import (
     EXACT_REALS,
     Release,
@@ -47,6 +41,15 @@ from helpers.privacy.mechanisms import (
     report_noisy_max,
     spherical_gamma,
 )
+from helpers.privacy.randomness import (
+    SEED_SECRET,
+    PrivateMixin,
+    check_random_state,
+    child_state,
+    noise_assumptions,
+    noise_generator,
+    secure_generator,
+)
 
 __all__ = [
     "ADD_REMOVE",
@@ -54,14 +57,18 @@ __all__ = [
     "EXACT_REALS",
     "RELATION_NAMES",
     "REPLACE_ONE",
+    "SEED_SECRET",
     "ApproximateDpEvent",
     "Guarantee",
     "NeighboringRelation",
     "PrivacyLeakWarning",
+    "PrivateMixin",
     "Release",
     "Sensitivity",
     "advanced_composition",
     "basic_composition",
+    "check_random_state",
+    "child_state",
     "class_counts",
     "class_priors",
     "compose",
@@ -80,8 +87,11 @@ __all__ = [
     "laplace",
     "laplace_delta",
     "laplace_epsilon",
+    "noise_assumptions",
+    "noise_generator",
     "optimal_composition",
     "optimal_delta",
     "report_noisy_max",
+    "secure_generator",
     "spherical_gamma",
 ]

@@ -40,7 +40,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import expit, log_expit, log_ndtr
 from scipy.stats import binom
 
-from helpers.validation import check_choice, check_integer, check_real
+from helpers.checks import check_choice, check_integer, check_real
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE

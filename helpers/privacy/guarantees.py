@@ -25,6 +25,7 @@ from dp_accounting import (
 )
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -38,7 +39,6 @@ from helpers.privacy.accounting import (
     optimal_composition,
     optimal_delta,
 )
-from helpers.validation import check_choice, check_integer, check_real
 
 RELATION_NAMES = {ADD_REMOVE: "add/remove-one", REPLACE_ONE: "replace-one"}
 COMPOSITION_METHODS = ("basic", "advanced", "optimal", "rdp", "pld")

@@ -15,9 +15,9 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_mu
 from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
-from helpers.validation import check_choice, check_integer, check_real
 
 EXACT_REALS = "exact real arithmetic"
 

@@ -9,6 +9,8 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 
 def _refuse(name: str, value: Any, allowed: str) -> None:
     raise ValueError(f"{name} must be {allowed}, got {value!r}")
@@ -64,6 +66,22 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     if (low is not None and value < low) or (high is not None and value > high):
         _refuse(name, value, f"an integer in {_interval(low, high, 'both')}")
     return int(value)
+
+
+def check_boolean(name: str, value: Any) -> bool:
+    """True or False; a text such as "no", which Python takes for true, is refused, and so are numbers.
+
+    Raises
+    ------
+    ValueError
+        Anything else.
+
+    >>> check_boolean("fit_intercept", False)
+    False
+    """
+    if not isinstance(value, bool | np.bool_):
+        _refuse(name, value, "True or False")
+    return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:

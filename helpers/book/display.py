@@ -19,7 +19,7 @@ from cycler import cycler
 from myst_nb import glue as store
 
 from helpers import paths
-from helpers.validation import check_choice
+from helpers.checks import check_choice
 
 OKABE_ITO = {
     "blue": "#0072B2",

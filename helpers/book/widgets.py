@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.validation import check_integer
+from helpers.checks import check_integer
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")

@@ -13,7 +13,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from helpers import chapters, claims, paths
+from helpers import paths
+from helpers.book import chapters, claims
 
 _GLUE = "application/papermill.record/"
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linprog
 from sklearn.utils import check_array
 
-from helpers.validation import check_choice, check_integer
+from helpers.checks import check_choice, check_integer
 
 # --- bounds of the literature ---------------------------------------------------------------------
 

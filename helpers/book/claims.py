@@ -2,7 +2,7 @@
 
 `reference/claims.yml` holds one row a statement. A chapter calls `check` with evidence it has just computed;
 `check` derives the verdict from that evidence and raises when the register says otherwise, so executing the
-chapters is the test of the register. Rendering the register as a page belongs to `helpers.pages`.
+chapters is the test of the register. Rendering the register as a page belongs to `helpers.book.extension`.
 """
 
 import html
@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from helpers import paths
-from helpers.validation import check_choice, check_real
+from helpers.checks import check_choice, check_real
 
 HOLDS = "holds"
 TIGHTER = "holds, tighter shown"

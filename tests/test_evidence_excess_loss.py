@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, gamma
 
 from helpers.erm import LOGISTIC, minimize
-from helpers.erm import generalization as gen
+from helpers.evidence import excess_loss as gen
 from helpers.privacy import spherical_gamma
 
 few = settings(max_examples=25, deadline=None, derandomize=True)

@@ -25,7 +25,7 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 
-from helpers import kissing
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -35,7 +35,7 @@ from helpers.privacy import (
     PrivacyLeakWarning,
     gaussian_epsilon,
 )
-from helpers.validation import check_choice, check_integer, check_real
+from helpers.resampling import kissing
 
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _SPARE_NEIGHBOURS = 2  # candidates fetched beyond the k that are needed, so that most ties end among them

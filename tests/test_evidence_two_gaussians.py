@@ -12,7 +12,7 @@ from scipy import integrate
 from scipy.stats import binomtest, ks_2samp, norm
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 
-from helpers import population as pop
+from helpers.evidence import two_gaussians as pop
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, gaussian_delta, gaussian_mu
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=40)

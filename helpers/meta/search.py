@@ -14,17 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from helpers.checks import check_choice, check_real
 from helpers.erm.estimators import check_classes, label_codes
-from helpers.privacy import (
-    EXACT_REALS,
-    RELATION_NAMES,
-    REPLACE_ONE,
-    Guarantee,
-    Sensitivity,
-    exponential,
-    laplace,
-)
-from helpers.validation import check_choice, check_real
+from helpers.privacy import EXACT_REALS, RELATION_NAMES, REPLACE_ONE, Guarantee, Sensitivity, exponential, laplace
 
 _MOST_TRIALS = 1e9
 REPEATS = {"geometric": 1.0, "logarithmic": 0.0}  # law of the number of trials: shape of the negative binomial

@@ -31,7 +31,7 @@ import papermill
 import yaml
 
 from helpers import paths
-from helpers.validation import check_choice, check_integer, check_real
+from helpers.checks import check_choice, check_integer, check_real
 
 _ALLOWED = re.compile(r"^(?P<scope>in|each in) (?P<set>\{[^}]*\}|[\[(][^\])]*[\])]): (?P<meaning>.+)$")
 _TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")

@@ -21,8 +21,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, NeighboringRelation, PrivacyLeakWarning
-from helpers.validation import check_choice, check_integer, check_real
 
 _NEGLIGIBLE = 1e-15  # tail probability left out of a sum, and added to the result
 

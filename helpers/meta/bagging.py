@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import (
     ADD_REMOVE,
     COMPOSITION_METHODS,
@@ -34,7 +35,6 @@ from helpers.privacy import (
     PrivacyLeakWarning,
     compose,
 )
-from helpers.validation import check_choice, check_integer, check_real
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "stratified-disjoint")
 

@@ -17,9 +17,9 @@ from scipy.special import expit, log_ndtr, ndtr, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, Sensitivity, gaussian
 from helpers.privacy.mechanisms import EXACT_REALS, gaussian_multiplier
-from helpers.validation import check_choice, check_integer, check_real
 
 METRICS = ("recall", "precision", "f1", "balanced_accuracy", "g_mean", "weighted_error")
 CHANGES = ("record", "label", "width")

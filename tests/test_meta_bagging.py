@@ -14,9 +14,9 @@ from scipy.stats import binom, binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 
-from helpers import bagging
-from helpers.bagging import PrivateBaggingClassifier
 from helpers.erm import ObjectivePerturbationClassifier
+from helpers.meta import bagging
+from helpers.meta.bagging import PrivateBaggingClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,

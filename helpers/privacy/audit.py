@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
-from helpers.validation import check_integer, check_real
+from helpers.checks import check_integer, check_real
 
 _TAIL_THRESHOLDS = 256
 

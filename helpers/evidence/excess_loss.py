@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from scipy.special import gammaincinv
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.objective import LOGISTIC
-from helpers.validation import check_choice, check_integer, check_real
 
 MECHANISMS = ("output", "objective")
 METHODS = ("derived", "printed")

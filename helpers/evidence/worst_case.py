@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize as descend
 
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.analysis import privacy_loss
 from helpers.erm.objective import LOGISTIC
 from helpers.erm.weighting import class_weights
-from helpers.validation import check_choice, check_integer, check_real
 
 _FLIPS = ((1, 0), (0, 1), (1, 1), (0, 0))
 

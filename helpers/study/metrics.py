@@ -22,7 +22,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from helpers.validation import check_choice, check_integer, check_real
+from helpers.checks import check_choice, check_integer, check_real
 
 _NAN = float("nan")
 

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_erm import EXPECTED_FAILURES
 
-from helpers import erm
-from helpers.erm.tuning import REPEATS
+from helpers import erm, meta
+from helpers.meta.search import REPEATS, draw_repeats, selection_epsilon
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -26,10 +26,10 @@ from helpers.privacy import (
 
 GRID = {"regularization": [0.01, 0.1, 1.0]}
 SEARCHES = [
-    erm.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID),
-    erm.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID, parts="shared"),
-    erm.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID),
-    erm.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID, law="logarithmic"),
+    meta.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID),
+    meta.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID, parts="shared"),
+    meta.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID),
+    meta.RepeatedSearch(erm.ObjectivePerturbationClassifier(), GRID, law="logarithmic"),
 ]
 SENSITIVITY = Sensitivity(1.0, REPLACE_ONE, "linf")
 
@@ -127,7 +127,7 @@ def test_best_of_a_random_number_by_enumeration(shape):
     for p, q in trial_laws(4, epsilon):
         a, b = chosen_law(p, generating), chosen_law(q, generating)
         worst = max(worst, np.abs(np.log(a) - np.log(b)).max())
-    total = erm.selection_epsilon(epsilon, shape)
+    total = selection_epsilon(epsilon, shape)
     assert epsilon * 1.2 < worst <= total + 1e-9
     assert total == pytest.approx((2 + shape) * epsilon)
 
@@ -137,14 +137,14 @@ def test_dp_accounting_agrees_in_the_limit(law):
     epsilon = 0.3
     event = RepeatAndSelectDpEvent(ApproximateDpEvent(epsilon, 0.0), 10.0, REPEATS[law])
     renyi = event_epsilon(event, 1e-12, REPLACE_ONE, method="rdp")
-    assert renyi == pytest.approx(erm.selection_epsilon(epsilon, REPEATS[law]), rel=0.1)
+    assert renyi == pytest.approx(selection_epsilon(epsilon, REPEATS[law]), rel=0.1)
 
 
 @pytest.mark.parametrize("law", REPEATS)
 @pytest.mark.parametrize("mean", [1.0, 1 + 1e-13, 1.5, 10.0])
 def test_number_of_trials_has_the_stated_mean(law, mean):
     rng = np.random.default_rng(0)
-    draws = np.array([erm.draw_repeats(rng, mean, law) for _ in range(20_000)])
+    draws = np.array([draw_repeats(rng, mean, law) for _ in range(20_000)])
     assert draws.min() >= 1
     assert abs(draws.mean() - mean) <= 5 * draws.std() / np.sqrt(draws.size) + 1e-12
 
@@ -169,7 +169,7 @@ class Sign(ClassifierMixin, BaseEstimator):
         return (self.sign * X[:, 0] > 0).astype(int)
 
 
-@pytest.mark.parametrize(("kind", "more"), [(erm.PartitionedSearch, {}), (erm.RepeatedSearch, {"trials": 300})])
+@pytest.mark.parametrize(("kind", "more"), [(meta.PartitionedSearch, {}), (meta.RepeatedSearch, {"trials": 300})])
 def test_a_large_budget_takes_the_best(kind, more):
     search = kind(Sign(), {"sign": [-1, 1]}, epsilon=100.0, random_state=0, **more)
     assert search.fit(*data(300)).best_params_ == {"sign": 1}
@@ -184,7 +184,7 @@ def test_candidates_have_parts_and_noise_of_their_own():
             return super().fit(X, y)
 
     X, y = data(100)
-    erm.PartitionedSearch(Watched(), {"sign": [-1, 1, 2]}, random_state=0).fit(X, y)
+    meta.PartitionedSearch(Watched(), {"sign": [-1, 1, 2]}, random_state=0).fit(X, y)
     real = [row for row in seen if row[0] > 2]
     assert [row[0] for row in real] == [25, 25, 25]
     assert len({row[1] for row in real}) == 3
@@ -196,7 +196,7 @@ def test_costs_choose_by_what_a_mistake_costs():
     y = (np.arange(1000) >= 950).astype(int)
     costs = {0: 0.01, 1: 1.0}
     for chosen, mistake_costs in (({"sign": 0}, None), ({"sign": 1}, costs)):
-        search = erm.PartitionedSearch(Sign(), {"sign": [0, 1]}, 50.0, mistake_costs=mistake_costs, random_state=0)
+        search = meta.PartitionedSearch(Sign(), {"sign": [0, 1]}, 50.0, mistake_costs=mistake_costs, random_state=0)
         assert search.fit(X, y).best_params_ == chosen
 
 
@@ -215,7 +215,7 @@ def test_costs_choose_by_what_a_mistake_costs():
         ({"estimator": Sign(factor=1.1)}, "estimator must be"),
     ],
 )
-@pytest.mark.parametrize("kind", [erm.PartitionedSearch, erm.RepeatedSearch])
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
 def test_refusals(kind, bad, message):
     with pytest.raises(ValueError, match=message):
         kind(Sign(), {"sign": [-1, 1]}).set_params(**bad).fit(*data())
@@ -224,10 +224,10 @@ def test_refusals(kind, bad, message):
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        (erm.PartitionedSearch(Sign(), {"sign": [1]}, parts="equal"), "parts"),
-        (erm.RepeatedSearch(Sign(), {"sign": [1]}, law="poisson"), "law"),
-        (erm.RepeatedSearch(Sign(), {"sign": [1]}, trials=0.5), "trials"),
-        (erm.RepeatedSearch(Sign(), {"sign": [1]}, trials=1e15), "trials"),
+        (meta.PartitionedSearch(Sign(), {"sign": [1]}, parts="equal"), "parts"),
+        (meta.RepeatedSearch(Sign(), {"sign": [1]}, law="poisson"), "law"),
+        (meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=0.5), "trials"),
+        (meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=1e15), "trials"),
     ],
 )
 def test_refusals_of_one_kind(search, message):
@@ -235,7 +235,7 @@ def test_refusals_of_one_kind(search, message):
         search.fit(*data())
 
 
-@pytest.mark.parametrize("kind", [erm.PartitionedSearch, erm.RepeatedSearch])
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
 def test_a_learner_that_does_not_know_every_label_is_refused_before_it_sees_a_record(kind):
     learner = erm.ObjectivePerturbationClassifier(classes=(0, 5))
     X, y = data(60)
@@ -247,14 +247,14 @@ def test_publishing_the_number_of_trials_costs_that_many_trials():
     epsilon, k = 1 / 3, 10
     truth = 1 / (1 + np.exp(-epsilon))
     joint = np.log(truth**k) - np.log((1 - truth) ** k)  # all k trials of randomised response are the worse one
-    assert joint > erm.selection_epsilon(epsilon)
-    model = erm.RepeatedSearch(Sign(), {"sign": [1]}, random_state=0).fit(*data())
+    assert joint > selection_epsilon(epsilon)
+    model = meta.RepeatedSearch(Sign(), {"sign": [1]}, random_state=0).fit(*data())
     assert "number of trials and running time secret" in model.guarantee_.assumes
 
 
 def test_too_few_records_and_foreign_labels():
     with pytest.raises(ValueError, match="at least 4 records"):
-        erm.PartitionedSearch(Sign(), {"sign": [1, 2, 3]}).fit(*data(3))
+        meta.PartitionedSearch(Sign(), {"sign": [1, 2, 3]}).fit(*data(3))
     X, y = data(10)
     with pytest.raises(ValueError, match="y must hold labels"):
-        erm.RepeatedSearch(Sign(), {"sign": [1]}).fit(X, 2 * y)
+        meta.RepeatedSearch(Sign(), {"sign": [1]}).fit(X, 2 * y)

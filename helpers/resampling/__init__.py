@@ -1,0 +1,4 @@
+"""Rebalancing the data before a private learner sees them: copies and SMOTE, with their stability.
+
+Modules: `oversampling`, `smote`, `kissing` (bounds on kissing numbers, on which SMOTE's worst case rests).
+"""

@@ -1,0 +1,1 @@
+"""How results are measured and compared: `metrics` and `experiments` (grids of trials with a store)."""
