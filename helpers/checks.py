@@ -1,7 +1,7 @@
 """Checks of public parameters, with one wording for every error message.
 
 Each check names the parameter, the value and what is allowed, and runs before any private record is read. It looks
-only at public arguments; shapes and types of data are left to `sklearn.utils.check_array`.
+only at public arguments, `label_codes` apart; shapes and types of data are left to `sklearn.utils.check_array`.
 """
 
 import math
@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
 def _refuse(name: str, value: Any, allowed: str) -> None:
@@ -41,13 +42,20 @@ def check_real(
     1.0
     """
     allowed = f"a finite number in {_interval(low, high, inclusive)}"
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not _is_finite(value):
         _refuse(name, value, allowed)
     below = low is not None and (value < low or (value == low and inclusive in ("high", "neither")))
     above = high is not None and (value > high or (value == high and inclusive in ("low", "neither")))
     if below or above:
         _refuse(name, value, allowed)
     return float(value)
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer or a fraction that no double holds
+        return False
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -98,3 +106,42 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
     if value not in choices:
         _refuse(name, value, "one of " + ", ".join(repr(choice) for choice in choices))
     return value
+
+
+def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:
+    """The sorted labels of a public set of classes: two or more, or `n_classes`, all different.
+
+    Raises
+    ------
+    ValueError
+        Another number of labels, equal ones, or no vector of labels.
+
+    >>> check_classes(("yes", "no")).tolist()
+    ['no', 'yes']
+    """
+    fits = np.ndim(classes) == 1 and len(np.unique(classes)) == len(classes)
+    if not fits or len(classes) < 2 or n_classes not in (None, len(classes)):
+        wanted = "two or more" if n_classes is None else {2: "two"}.get(n_classes, n_classes)
+        _refuse("classes", classes, f"{wanted} different labels")
+    return np.unique(classes)
+
+
+def label_codes(y: ArrayLike, classes: NDArray) -> NDArray[np.intp]:
+    """Positions (n,) of the labels y (n,) among the sorted `classes`.
+
+    Raises
+    ------
+    ValueError
+        A label outside `classes`: no guarantee is about such a record.
+
+    >>> label_codes(["b", "a"], np.array(["a", "b"])).tolist()
+    [1, 0]
+    """
+    if not np.isin(y, classes).all():
+        from sklearn.utils.multiclass import check_classification_targets, type_of_target  # half a second
+
+        check_classification_targets(y)  # says so if these are no labels at all
+        if len(classes) == 2 and type_of_target(y) == "multiclass":
+            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
+        raise ValueError(f"y must hold labels among classes={tuple(classes.tolist())!r}, found others")
+    return np.searchsorted(classes, y)

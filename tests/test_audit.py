@@ -1,13 +1,35 @@
 """Audits: exact coverage by enumeration, power at large samples, and the hold-out of the event."""
 
+import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import beta, binom
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from helpers.privacy import gaussian_delta
-from helpers.privacy.audit import _clopper_pearson, audit_mechanism, epsilon_lower_bound
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    Guarantee,
+    PrivateMixin,
+    check_random_state,
+    child_state,
+    gaussian_delta,
+    secure_generator,
+)
+from helpers.privacy.audit import (
+    _bound,
+    _clopper_pearson,
+    _independence,
+    audit_estimator,
+    audit_mechanism,
+    epsilon_lower_bound,
+    neighbouring_data,
+    released,
+)
 
 
 def miss_probability(p, q, trials, truth, *, delta=0.0, confidence=0.9):
@@ -171,3 +193,257 @@ def test_bad_counts_are_refused(arguments, options, message):
 def test_bad_samples_are_refused(sample):
     with pytest.raises(ValueError, match="neighbour_sample must be a vector"):
         audit_mechanism([1.0, 2.0], sample)
+
+
+# Fitted estimators: a private sum of signed records, and one copy of it for everything that can go wrong
+
+
+class NoisySum(PrivateMixin, ClassifierMixin, BaseEstimator):
+    """Releases sum (2 y_i - 1) x_i with Laplace noise; the last record's label moves it by at most 2 in l1."""
+
+    def __init__(self, epsilon=1.0, random_state=None):
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self._release(X, y, self._noise_generator(X, y))
+        self.guarantee_ = Guarantee(self.epsilon, 0.0, REPLACE_ONE, assumes=("rows of norm 1 at most",))
+        return self
+
+    def _release(self, X, y, rng):
+        self.classes_ = np.array([0, 1])
+        self.coef_ = (2 * y - 1) @ X + rng.laplace(scale=self._scale(), size=X.shape[1])
+
+    def _scale(self):
+        return 2 / self.epsilon
+
+    def decision_function(self, X):
+        return X @ self.coef_
+
+    def predict(self, X):
+        return (self.decision_function(X) > 0).astype(int)
+
+
+class HalfNoise(NoisySum):
+    def _scale(self):
+        return 1 / self.epsilon
+
+
+class SeedOnly(NoisySum):
+    """The old leak: the seed alone decides about the noise."""
+
+    def _noise_generator(self, *data):
+        seed = check_random_state(self.random_state)
+        return secure_generator() if seed is None else np.random.default_rng(seed)
+
+
+class OneNoise(NoisySum):
+    """Without a seed, always the same noise."""
+
+    def _noise_generator(self, *data):
+        return np.random.default_rng(0)
+
+
+class FewNoises(NoisySum):
+    """Consecutive fits share noise: a generator made from the clock, say."""
+
+    fits = 0
+
+    def _noise_generator(self, *data):
+        FewNoises.fits += 1
+        return np.random.default_rng(FewNoises.fits // 2)
+
+
+class Tell(NoisySum):
+    """Shows the exact number of minority records beside the noisy sum."""
+
+    def _release(self, X, y, rng):
+        super()._release(X, y, rng)
+        self.details_ = [{"n_minority": int(y.sum())}]
+
+
+class DataGuarantee(NoisySum):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.guarantee_ = dataclasses.replace(self.guarantee_, epsilon=1 + y.sum() / 100)
+        return self
+
+
+class Ensemble(NoisySum):
+    """Four noisy sums of all the records, each with a quarter of the budget."""
+
+    def _seed(self, rng):
+        return child_state(self.random_state, rng)
+
+    def _release(self, X, y, rng):
+        self.classes_ = np.array([0, 1])
+        self.estimators_ = [NoisySum(self.epsilon / 4, self._seed(rng)).fit(X, y) for _ in range(4)]
+        self.coef_ = np.mean([learner.coef_ for learner in self.estimators_], axis=0)
+
+
+class Disjoint(Ensemble):
+    """Every record in one of two parts at random: with little noise, one sum is small where the other is large."""
+
+    def _release(self, X, y, rng):
+        self.classes_ = np.array([0, 1])
+        part = rng.random(len(X)) < 0.5
+        halves = ((X[part], y[part]), (X[~part], y[~part]))
+        self.estimators_ = [NoisySum(self.epsilon, self._seed(rng)).fit(*half) for half in halves]
+        self.coef_ = sum(learner.coef_ for learner in self.estimators_)
+
+
+class OneSeedForAll(Ensemble):
+    def _release(self, X, y, rng):
+        self.child = int(rng.integers(2**32))
+        super()._release(X, y, rng)
+
+    def _seed(self, rng):
+        return self.child
+
+
+PAIR = neighbouring_data(REPLACE_ONE)
+
+
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+def test_neighbouring_data_differ_in_one_record(relation):
+    (X, y), (other_X, other_y) = neighbouring_data(relation, n_records=11, n_features=3)
+    assert np.linalg.norm(X, axis=1).max() <= 1
+    assert set(y[:-1]) == set(y) == {0, 1}
+    assert len(X) == 11
+    assert np.array_equal(X[:10], other_X[:10])
+    assert np.array_equal(y[:10], other_y[:10])
+    assert len(other_X) == (10 if relation is ADD_REMOVE else 11)
+    if relation is REPLACE_ONE:
+        assert (y[-1], other_y[-1]) == (1, 0)
+        assert np.array_equal(X, other_X)
+    with pytest.raises(ValueError, match=r"^n_records must be"):
+        neighbouring_data(relation, n_records=3)
+    with pytest.raises(ValueError, match=r"^neighbouring must be"):
+        neighbouring_data("replace")
+
+
+def test_released_finds_everything_that_is_public():
+    found = released(Ensemble().fit(*PAIR[0]), PAIR[0][0][:3])
+    assert found["estimators_.3.coef_"].shape == (2,)
+    assert found["decision_function"].shape == found["predict"].shape == (3,)
+    assert set(found["predict"]) <= {0.0, 1.0}
+    assert released(Tell().fit(*PAIR[0]))["details_.0.n_minority"] == PAIR[0][1].sum()
+    assert not any("random_state" in name or "guarantee" in name for name in found)
+
+
+@pytest.mark.parametrize("estimator", [NoisySum(), NoisySum(0.2), Ensemble(), Ensemble(3.0), Disjoint(50.0)])
+def test_nothing_is_refuted_where_all_is_well(estimator):
+    audit = audit_estimator(estimator, *PAIR, n_runs=160, confidence=0.9999)
+    assert audit.refuted(1e-6) == ()
+    assert audit.claimed.epsilon == estimator.epsilon
+    assert (audit.p_learners is None) == (type(estimator) is NoisySum)
+    assert "nothing refuted" in str(audit)
+
+
+def test_the_bound_comes_close():
+    """Claimed and true are 2: the audit finds most of it, and by the coordinate that moves."""
+    audit = audit_estimator(NoisySum(2.0), *PAIR, n_runs=3_000)
+    assert 1.2 < audit.epsilon <= 2.0
+    assert "coef_[0]" in audit.event or "discriminant" in audit.event or "decision_function" in audit.event
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (HalfNoise(2.0), "epsilon is at least"),
+        (OneNoise(), "noise of different fits"),
+        (FewNoises(), "noise of different fits"),
+        (SeedOnly(), "noise is shared by fits with one seed"),
+        (Tell(), r"epsilon is at least .*details_\.0\.n_minority"),
+        (DataGuarantee(), "guarantee_ depends on the data"),
+        (OneSeedForAll(), "noise is shared by sub-learners"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_wrong_is_found_and_named(estimator, words):
+    n_runs = 1_000 if isinstance(estimator, HalfNoise) else 160
+    refuted = audit_estimator(estimator, *PAIR, n_runs=n_runs, confidence=0.999).refuted()
+    assert any(re.search(words, text) for text in refuted), refuted
+
+
+def test_noise_that_is_recovered_is_compared_with_its_law():
+    """Half the noise at epsilon .1 is invisible to the bound on epsilon, and plain to the law."""
+
+    def recover(model, X, y):
+        return model.coef_ - (2 * y - 1) @ X
+
+    needed = stats.laplace(scale=20.0)
+    for estimator, broken in ((NoisySum(0.1), False), (HalfNoise(0.1), True)):
+        audit = audit_estimator(estimator, *PAIR, n_runs=150, noise=recover, law=needed)
+        assert (audit.p_law < 1e-4) == broken
+        assert audit.epsilon <= 0.1
+        assert any("law" in text for text in audit.refuted()) == broken
+    with pytest.raises(ValueError, match=r"^law must be None without noise"):
+        audit_estimator(NoisySum(), *PAIR, law=needed)
+
+
+def test_recovered_noise_shows_what_is_shared_under_a_large_signal():
+    """At epsilon 200 the noise is small beside what the data do; correlation of the noise itself does not care."""
+
+    def recover(model, X, y):
+        return model.coef_ - (2 * y - 1) @ X
+
+    assert audit_estimator(SeedOnly(200.0), *PAIR, n_runs=20, noise=recover).p_seeds < 1e-6
+    assert audit_estimator(NoisySum(200.0), *PAIR, n_runs=20, noise=recover).p_seeds > 1e-6
+
+
+def test_p_values_of_independence_are_uniform_and_powerful():
+    rng = np.random.default_rng(0)
+
+    def table(values):
+        return [{"a": row} for row in values]
+
+    found = [_independence(*(table(rng.standard_cauchy((40, 5))) for _ in range(2))) for _ in range(400)]
+    assert stats.kstest(found, "uniform").pvalue > 1e-3
+    shared = rng.normal(size=(40, 5))
+    partly = [table(shared + 0.5 * rng.normal(size=(40, 5))) for _ in range(2)]
+    assert _independence(*partly) < 1e-6
+    # Coordinates that are copies of one another are no further evidence.
+    copies = [_independence(*(table(np.repeat(rng.normal(size=(40, 1)), 9, 1)) for _ in range(2))) for _ in range(400)]
+    assert stats.kstest(copies, "uniform").pvalue > 1e-3
+
+
+def test_the_event_is_judged_by_runs_that_did_not_choose_it():
+    """Sides that differ in the first half of the runs only: everything is chosen there, and nothing is shown."""
+    early, never = np.repeat([1.0, 0.0], 50)[:, None], np.zeros((100, 1))
+    assert _bound(["a"], [early, never], 0.0, 0.95)[0] == 0.0
+    assert _bound(["a"], [early[:50], never[:50]], 0.0, 0.95)[0] > 1.0
+
+
+def test_the_estimator_is_not_touched_and_seeds_do_not_matter():
+    estimator = NoisySum(random_state=3)
+    audit = audit_estimator(estimator, *PAIR, n_runs=40)
+    assert estimator.random_state == 3
+    assert not hasattr(estimator, "coef_")
+    assert audit.p_fits > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_runs": 7}, "n_runs must be"),
+        ({"n_seeds": 7}, "n_seeds must be"),
+        ({"confidence": 1.0}, "confidence must be"),
+    ],
+)
+def test_bad_audits_are_refused_before_any_fit(change, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        audit_estimator(clone(NoisySum()), *PAIR, **change)
+
+
+def test_what_cannot_be_audited_is_named():
+    class Plain(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_, self.coef_ = np.unique(y), X[0]
+            return self
+
+    with pytest.raises(ValueError, match=r"^estimator must have a parameter random_state"):
+        audit_estimator(Plain(), *PAIR)
+    silent = type("Silent", (NoisySum,), {"fit": lambda self, X, y: self})
+    with pytest.raises(ValueError, match=r"^estimator must have a Guarantee"):
+        audit_estimator(silent(), *PAIR)

@@ -364,3 +364,15 @@ def test_a_vector_laplace_release_is_covered_by_one_laplace_event():
         split = ComposedDpEvent((LaplaceDpEvent(1 / (share * total)), LaplaceDpEvent(1 / ((1 - share) * total))))
         for epsilon in np.linspace(0, 0.95 * total, 7):
             assert event_delta(split, float(epsilon), ADD_REMOVE) <= laplace_delta(float(epsilon), total) + 1e-7
+
+
+def test_curves_of_many_distances_at_once():
+    """An array of distances gives the numbers that its entries give, equal data sets and far ones included."""
+    distances = np.array([0.0, 1e-9, 0.3, 1.0, 40.0])
+    for curve in (gaussian_delta, laplace_delta):
+        for epsilon in (0.0, 0.5, 30.0):
+            assert curve(epsilon, distances).tolist() == [curve(epsilon, d) for d in distances.tolist()]
+            assert isinstance(curve(epsilon, 1.0), float)
+        for bad in ([1.0, -1.0], [math.nan], [math.inf, 1.0]):
+            with pytest.raises(ValueError, match=r"must hold finite numbers in \[0, inf\)"):
+                curve(1.0, np.array(bad))

@@ -25,6 +25,7 @@ from helpers.privacy.accounting import (
     optimal_composition,
     optimal_delta,
 )
+from helpers.privacy.audit import EstimatorAudit, audit_estimator, neighbouring_data
 from helpers.privacy.guarantees import COMPOSITION_METHODS, RELATION_NAMES, Guarantee, PrivacyLeakWarning, compose
 from helpers.privacy.mechanisms import (
     EXACT_REALS,
@@ -32,6 +33,7 @@ from helpers.privacy.mechanisms import (
     Sensitivity,
     class_counts,
     class_priors,
+    discrete_laplace,
     exponential,
     exponential_probabilities,
     gaussian,
@@ -40,6 +42,7 @@ from helpers.privacy.mechanisms import (
     laplace,
     report_noisy_max,
     spherical_gamma,
+    to_grid,
 )
 from helpers.privacy.randomness import (
     SEED_SECRET,
@@ -50,6 +53,7 @@ from helpers.privacy.randomness import (
     noise_generator,
     secure_generator,
 )
+from helpers.privacy.stability import ChangedRows
 
 __all__ = [
     "ADD_REMOVE",
@@ -59,6 +63,8 @@ __all__ = [
     "REPLACE_ONE",
     "SEED_SECRET",
     "ApproximateDpEvent",
+    "ChangedRows",
+    "EstimatorAudit",
     "Guarantee",
     "NeighboringRelation",
     "PrivacyLeakWarning",
@@ -66,12 +72,14 @@ __all__ = [
     "Release",
     "Sensitivity",
     "advanced_composition",
+    "audit_estimator",
     "basic_composition",
     "check_random_state",
     "child_state",
     "class_counts",
     "class_priors",
     "compose",
+    "discrete_laplace",
     "event_delta",
     "event_epsilon",
     "event_supported",
@@ -87,6 +95,7 @@ __all__ = [
     "laplace",
     "laplace_delta",
     "laplace_epsilon",
+    "neighbouring_data",
     "noise_assumptions",
     "noise_generator",
     "optimal_composition",
@@ -94,4 +103,5 @@ __all__ = [
     "report_noisy_max",
     "secure_generator",
     "spherical_gamma",
+    "to_grid",
 ]

@@ -13,7 +13,8 @@ doubles the sensitivity under replace-one.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import attr
 import numpy as np
@@ -37,10 +38,12 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters, from_randomized_response
 from dp_accounting.rdp import RdpAccountant
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_ndtr
 from scipy.stats import binom
 
 from helpers.checks import check_choice, check_integer, check_real
+from helpers.privacy.search import smallest
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
@@ -49,19 +52,19 @@ REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 # Privacy curves
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
+def gaussian_delta(epsilon: float, mu: float | NDArray) -> float | NDArray:
     """Smallest delta for which the Gaussian mechanism is (epsilon, delta)-DP.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
-    mu : float
+    mu : float or array
         l2 sensitivity divided by the standard deviation of the noise; at least 0.
 
     Returns
     -------
-    float
+    float or array of the shape of `mu`
         Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), subtracted in log space so that neither a
         large epsilon nor a tiny delta loses its digits.
 
@@ -78,13 +81,13 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     0.00683
     """
     epsilon = check_real("epsilon", epsilon, low=0)
-    mu = check_real("mu", mu, low=0)
-    if mu == 0:
-        return 0.0
-    log_upper = log_ndtr(mu / 2 - epsilon / mu)
-    log_lower = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    mu = _check_distances("mu", mu)
+    moved = np.where(mu > 0, mu, 1.0)  # equal laws have delta 0; any other number stands in for the division
+    log_upper = log_ndtr(moved / 2 - epsilon / moved)
+    log_lower = epsilon + log_ndtr(-moved / 2 - epsilon / moved)
     # Rounding can put the two in the wrong order when the difference is below the last digit.
-    return float(np.exp(log_upper) * -np.expm1(min(log_lower - log_upper, 0.0)))
+    delta = np.exp(log_upper) * -np.expm1(np.minimum(log_lower - log_upper, 0.0))
+    return _unwrap(np.where(mu > 0, delta, 0.0))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
@@ -143,19 +146,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return float(1 / get_sigma_gaussian(epsilon, delta))
 
 
-def laplace_delta(epsilon: float, pure_epsilon: float) -> float:
+def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDArray:
     """Smallest delta for which an eps0-DP Laplace mechanism is (epsilon, delta)-DP.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
-    pure_epsilon : float
+    pure_epsilon : float or array
         eps0, the l1 sensitivity divided by the scale of the noise; at least 0.
 
     Returns
     -------
-    float
+    float or array of the shape of `pure_epsilon`
         1 - e^{(epsilon - eps0)/2} below eps0 and 0 from there on: the hockey-stick divergence of two Laplace
         densities.
 
@@ -172,8 +175,8 @@ def laplace_delta(epsilon: float, pure_epsilon: float) -> float:
     0.2212
     """
     epsilon = check_real("epsilon", epsilon, low=0)
-    pure_epsilon = check_real("pure_epsilon", pure_epsilon, low=0)
-    return -math.expm1(min((epsilon - pure_epsilon) / 2, 0.0))
+    pure_epsilon = _check_distances("pure_epsilon", pure_epsilon)
+    return _unwrap(-np.expm1(np.minimum((epsilon - pure_epsilon) / 2, 0.0)))
 
 
 def laplace_epsilon(delta: float, pure_epsilon: float) -> float:
@@ -241,6 +244,20 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     # e^{size eps} overflows long before its logarithm does; -expm1(-x) keeps the digits of small epsilon.
     log_sum = (size - 1) * epsilon + math.log(math.expm1(-size * epsilon) / math.expm1(-epsilon))
     return math.exp(min(math.log(delta) + log_sum, 0.0))
+
+
+def _check_distances(name: str, value: ArrayLike) -> NDArray:
+    """A number as `check_real` wants it, or an array of such numbers, at least 0."""
+    if np.ndim(value) == 0:
+        return np.float64(check_real(name, value, low=0))
+    value = np.asarray(value, dtype=float)
+    if not (np.isfinite(value) & (value >= 0)).all():
+        raise ValueError(f"{name} must hold finite numbers in [0, inf), got {value!r}")
+    return value
+
+
+def _unwrap(value: NDArray) -> float | NDArray:
+    return float(value) if np.ndim(value) == 0 else value
 
 
 # Composition theorems on numbers
@@ -387,17 +404,11 @@ def optimal_composition(epsilon: float, count: int, delta: float, *, delta_each:
     high = check_real("epsilon", epsilon, low=0) * check_integer("count", count, low=1)
     if _any_fails(check_real("delta_each", delta_each, low=0, high=1), count) > delta:
         return math.inf, delta
-    low = 0.0
-    if optimal_delta(low, epsilon, count, delta_each=delta_each) <= delta:
-        return low, delta
-    # Bisection keeps `high` valid throughout, so that rounding never understates the answer.
-    while high - low > 1e-12 * max(high, 1.0):
-        middle = (low + high) / 2
-        if optimal_delta(middle, epsilon, count, delta_each=delta_each) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high, delta
+
+    def enough(total_epsilon):
+        return optimal_delta(total_epsilon, epsilon, count, delta_each=delta_each) <= delta
+
+    return smallest(enough, 0.0, high, relative=1e-12), delta
 
 
 def _any_fails(delta: float, count: int) -> float:
@@ -467,9 +478,8 @@ def event_epsilon(
     """
     delta = check_real("delta", delta, low=0, high=1)
     accountant = _accountant(neighbouring, method, interval)
-    if method == "pld" and (closed := _closed_form(event)):
-        to_epsilon, _, parameter = closed
-        return to_epsilon(delta, parameter)
+    if method == "pld" and (closed := closed_form(event)):
+        return closed.epsilon(delta, closed.parameter)
     return float(_spend(accountant, event).get_epsilon(delta))
 
 
@@ -497,9 +507,8 @@ def event_delta(
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     accountant = _accountant(neighbouring, method, interval)
-    if method == "pld" and (closed := _closed_form(event)):
-        _, to_delta, parameter = closed
-        return to_delta(epsilon, parameter)
+    if method == "pld" and (closed := closed_form(event)):
+        return closed.delta(epsilon, closed.parameter)
     return min(float(_spend(accountant, event).get_delta(epsilon)), 1.0)
 
 
@@ -512,17 +521,33 @@ def event_supported(event: DpEvent, neighbouring: NeighboringRelation, *, method
     return _accountant(neighbouring, method, 1e-4).supports(event)
 
 
-def _closed_form(event: DpEvent):
-    """Functions epsilon(delta, parameter) and delta(epsilon, parameter) with the event's parameter, or None."""
+class ClosedForm(NamedTuple):
+    """Exact curve of additive noise: `parameter` is the distance that one record moves the value, in units of noise.
+
+    `epsilon(delta, parameter)` and `delta(epsilon, parameter)`; for `size` records the parameter is `size` times as
+    large, and `delta` takes an array of them.
+    """
+
+    epsilon: Callable[[float, float], float]
+    delta: Callable[[float, float | NDArray], float | NDArray]
+    parameter: float
+
+
+def closed_form(event: DpEvent | None) -> ClosedForm | None:
+    """The exact curve of compositions of Gaussian noise, and of one Laplace noise; None for any other event.
+
+    >>> closed_form(SelfComposedDpEvent(GaussianDpEvent(4.0), 16)).parameter
+    1.0
+    """
     mu = _gaussian_mu(event)
     if mu is not None and math.isfinite(mu):
-        return gaussian_epsilon, gaussian_delta, mu
+        return ClosedForm(gaussian_epsilon, gaussian_delta, mu)
     if isinstance(event, LaplaceDpEvent) and event.noise_multiplier > 0:
-        return laplace_epsilon, laplace_delta, 1 / event.noise_multiplier
+        return ClosedForm(laplace_epsilon, laplace_delta, 1 / event.noise_multiplier)
     return None
 
 
-def _gaussian_mu(event: DpEvent) -> float | None:
+def _gaussian_mu(event: DpEvent | None) -> float | None:
     """mu of an adaptive composition of Gaussian mechanisms; None when the event holds anything else.
 
     Source: Dong, Roth and Su 2022, Corollary 3.3.

@@ -1,23 +1,37 @@
 """The mechanisms the chapters use: noisy values, noisy choices, and private class counts.
 
-Each takes the sensitivity with its neighbouring relation and a random generator, and returns the value
-together with the `Guarantee` it was released under; public parameters are checked before private ones are
-looked at. The guarantees hold in exact real arithmetic: floating-point samplers can be attacked (Mironov
-2012). That the stated sensitivity is true, and that the private values are finite, is the caller's promise.
+Each takes the sensitivity with its neighbouring relation, and returns the value together with the `Guarantee` it was
+released under; public parameters are checked before private ones are looked at. Noise comes from `secure_generator`;
+a generator that the caller brings (for public data, tests and pages) is named in the guarantee's `assumes`. That the
+stated sensitivity is true, and that the private values are finite, is the caller's promise.
+
+**Integers are exact.** `discrete_laplace` and `class_counts` draw by integer arithmetic alone: epsilon is the stated
+one, to the last digit.
+
+**Reals are not**, and say so by `EXACT_REALS` in `assumes`. A floating-point sampler reaches few of the numbers that
+its density covers, and which ones it can add up to depends on the private value: of 10^6 outputs of value 1 plus
+`Generator.laplace()`, 80 % cannot be had from value 0 with any noise, so each of them tells the two apart for certain
+(Mironov 2012). So every real-valued release is rounded to a public grid of about 2^-20 of the noise's scale
+(`to_grid`), which costs nothing and leaves 0 of 10^6: a grid point can be missed only where the noise is beyond 20
+scales, two in 10^9 entries, and at 7 scales its odds are off by about a millionth.
+Choices among candidates have their probabilities to about 2^-52 each. Running times are not covered.
 """
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NeighboringRelation
+from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent, NeighboringRelation
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_boolean, check_choice, check_integer, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_mu
 from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
+from helpers.privacy.randomness import noise_assumptions, secure_generator
 
 EXACT_REALS = "exact real arithmetic"
 
@@ -27,6 +41,8 @@ _GAUSSIAN_SOURCES = {
     "analytic": "Balle and Wang 2018, Theorem 9",
     "classic": "Dwork and Roth 2014, Theorem A.1",
 }
+_GRID_BITS = 20
+_LARGEST_COUNT = 1 << 62
 # Noisy counts are raised to one record before they become priors.
 _SMALLEST_COUNT = 1.0
 
@@ -90,7 +106,9 @@ class Release(NamedTuple):
 # Noisy values
 
 
-def laplace(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator) -> Release:
+def laplace(
+    value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator | None = None
+) -> Release:
     """`value` plus independent Laplace noise of scale sensitivity / epsilon: pure epsilon-DP.
 
     Parameters
@@ -101,7 +119,8 @@ def laplace(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.
         In l1 (any norm for a single number); the guarantee has its relation.
     epsilon : float
         Above 0.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
 
     Returns
     -------
@@ -120,11 +139,105 @@ def laplace(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.
     >>> round(released.value, 2), str(released.guarantee)
     (10.64, '(0.5, 0)-DP, add/remove-one')
     """
-    epsilon = _check_public(sensitivity, epsilon, rng)
+    epsilon, rng = _check_public(sensitivity, epsilon), _source(rng)
+    scale = _noise_scale(sensitivity, epsilon)
     value = _as_floats(value, sensitivity, "l1")
-    noisy = value + rng.laplace(scale=sensitivity.value / epsilon, size=value.shape)
+    noisy = to_grid(value + rng.laplace(scale=scale, size=value.shape), scale)
     source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
-    return Release(_unwrap(noisy), _pure(sensitivity, epsilon, source, LaplaceDpEvent(1 / epsilon)))
+    return Release(_unwrap(noisy), _pure(sensitivity, epsilon, source, rng, LaplaceDpEvent(1 / epsilon)))
+
+
+def discrete_laplace(
+    value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator | None = None
+) -> Release:
+    """Integers plus independent two-sided geometric noise: pure epsilon-DP, exactly.
+
+    Noise k has probability proportional to exp(-epsilon |k| / sensitivity). Not up to rounding: epsilon is read as the
+    fraction that its double is, and noise is drawn from random bits by integer arithmetic.
+
+    Parameters
+    ----------
+    value : int or array of an integer type
+        Private. The release has its shape, as int64, or is an int; beyond 2^62 in size it is cut to that.
+    sensitivity : Sensitivity
+        A whole number, in l1 (any norm for a single number); the guarantee has its relation.
+    epsilon : float
+        Above 0.
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
+
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    ValueError
+        A public parameter is out of range, the norm is not the one needed, or `value` is not of an integer type.
+
+    Notes
+    -----
+    Source: Ghosh, Roughgarden and Sundararajan 2012; drawn by Canonne, Kamath and Steinke 2020, Algorithm 2.
+
+    >>> released = discrete_laplace(10, Sensitivity(1.0, ADD_REMOVE, "l1"), 0.5, np.random.default_rng(0))
+    >>> released.value, str(released.guarantee)
+    (6, '(0.5, 0)-DP, add/remove-one')
+    """
+    epsilon, rng = _check_public(sensitivity, epsilon), _source(rng)
+    if sensitivity.value != int(sensitivity.value):
+        raise ValueError(f"sensitivity must be a whole number for integers, got {sensitivity.value!r}")
+    value = np.asarray(value)
+    if value.dtype.kind not in "iu":
+        raise ValueError(f"value must be of an integer type, got {value.dtype}")
+    _check_size(value, sensitivity, "l1")
+    rate = Fraction(epsilon) / int(sensitivity.value)
+    noisy = [number + _two_sided_geometric(rate, rng) for number in value.ravel().tolist()]
+    within = np.array([min(max(number, -_LARGEST_COUNT), _LARGEST_COUNT) for number in noisy]).reshape(value.shape)
+    guarantee = Guarantee(
+        epsilon,
+        0.0,
+        sensitivity.neighbouring,
+        DiscreteLaplaceDpEvent(float(rate), int(sensitivity.value)),
+        noise_assumptions(rng),
+        "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)",
+    )
+    return Release(int(within) if within.ndim == 0 else within, guarantee)
+
+
+def _two_sided_geometric(rate: Fraction, rng: np.random.Generator) -> int:
+    """An integer k with probability proportional to exp(-rate |k|), exactly."""
+    while True:
+        # X = part + whole * denominator has probability proportional to exp(-X / denominator).
+        part = _integer_below(rate.denominator, rng)
+        if not _bernoulli_exp(part, rate.denominator, rng):
+            continue
+        whole = 0
+        while _bernoulli_exp(1, 1, rng):
+            whole += 1
+        size = (part + whole * rate.denominator) // rate.numerator
+        negative = _integer_below(2, rng)
+        if size or not negative:  # zero must not come with two signs
+            return -size if negative else size
+
+
+def _bernoulli_exp(numerator: int, denominator: int, rng: np.random.Generator) -> bool:
+    """True with probability exp(-x), x = numerator / denominator in [0, 1].
+
+    The first k at which a coin of probability x/k fails is odd with probability 1 - x + x^2/2 - ... = exp(-x).
+    """
+    k = 1
+    while _integer_below(k * denominator, rng) < numerator:
+        k += 1
+    return k % 2 == 1
+
+
+def _integer_below(limit: int, rng: np.random.Generator) -> int:
+    """Uniform on 0, ..., limit - 1, by rejection."""
+    bits = (limit - 1).bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes((bits + 7) // 8), "big") >> (-bits % 8)
+        if number < limit:
+            return number
 
 
 def gaussian(
@@ -132,7 +245,7 @@ def gaussian(
     sensitivity: Sensitivity,
     epsilon: float,
     delta: float,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     calibration: str = "analytic",
 ) -> Release:
     """`value` plus independent Gaussian noise: (epsilon, delta)-DP.
@@ -147,7 +260,8 @@ def gaussian(
         Above 0; below 1 for the classic calibration.
     delta : float
         In (0, 1).
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
     calibration : {"analytic", "classic"}
         See `gaussian_multiplier`.
 
@@ -170,16 +284,17 @@ def gaussian(
     >>> round(released.value, 2), str(released.guarantee)
     (10.47, '(1, 1e-05)-DP, add/remove-one')
     """
-    epsilon = _check_public(sensitivity, epsilon, rng)
+    epsilon, rng = _check_public(sensitivity, epsilon), _source(rng)
     multiplier = gaussian_multiplier(epsilon, delta, calibration)
+    scale = _noise_scale(sensitivity, 1 / multiplier)
     value = _as_floats(value, sensitivity, "l2")
-    noisy = value + rng.normal(scale=multiplier * sensitivity.value, size=value.shape)
+    noisy = to_grid(value + rng.normal(scale=scale, size=value.shape), scale)
     guarantee = Guarantee(
         epsilon,
         delta,
         sensitivity.neighbouring,
         GaussianDpEvent(multiplier),
-        (EXACT_REALS,),
+        (EXACT_REALS, *noise_assumptions(rng)),
         f"Gaussian mechanism ({_GAUSSIAN_SOURCES[calibration]})",
     )
     return Release(_unwrap(noisy), guarantee)
@@ -219,7 +334,9 @@ def gaussian_multiplier(epsilon: float, delta: float, calibration: str = "analyt
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
-def k_norm(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator) -> Release:
+def k_norm(
+    value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator | None = None
+) -> Release:
     """`value` plus noise of density proportional to exp(-epsilon ||b||_2 / sensitivity): pure epsilon-DP.
 
     Parameters
@@ -230,7 +347,8 @@ def k_norm(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.r
         In l2; an l1 bound will do, being larger. The guarantee has its relation.
     epsilon : float
         Above 0.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
 
     Returns
     -------
@@ -249,14 +367,47 @@ def k_norm(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.r
     >>> released.value.round(2).tolist(), str(released.guarantee)
     ([0.91, -0.96], '(2, 0)-DP, replace-one')
     """
-    epsilon = _check_public(sensitivity, epsilon, rng)
+    epsilon, rng = _check_public(sensitivity, epsilon), _source(rng)
+    scale = _noise_scale(sensitivity, epsilon)
     value = _as_floats(value, sensitivity, "l2")
-    noise = spherical_gamma(value.size, epsilon / sensitivity.value, rng).reshape(value.shape)
+    noisy = to_grid(value + spherical_gamma(value.size, 1 / scale, rng).reshape(value.shape), scale)
     source = "K-norm mechanism (Hardt and Talwar 2010, Section 4)"
-    return Release(_unwrap(value + noise), _pure(sensitivity, epsilon, source))
+    return Release(_unwrap(noisy), _pure(sensitivity, epsilon, source, rng))
 
 
-def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def to_grid(value: ArrayLike, scale: float) -> NDArray[np.float64]:
+    """`value` rounded to multiples of a power of two between 2^-21 and 2^-20 of `scale`.
+
+    After noise of that scale it hides which floating-point numbers the noise can reach, and being post-processing it
+    takes nothing from the guarantee. Numbers too large for such a multiple to change stay as they are.
+
+    Parameters
+    ----------
+    value : float or array
+        Noisy already.
+    scale : float
+        Public, above 0: that of the noise.
+
+    Raises
+    ------
+    ValueError
+        `scale` is out of range.
+
+    Notes
+    -----
+    Source: Mironov 2012, whose snapping mechanism also replaces the sampler.
+
+    >>> float(to_grid(math.pi, 2.0**10))
+    3.1416015625
+    """
+    exponent = math.frexp(check_real("scale", scale, low=0, inclusive="neither"))[1] - 1 - _GRID_BITS
+    value = np.asarray(value, dtype=float)
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.ldexp(value, -exponent))
+        return np.where(np.isfinite(steps), np.ldexp(steps, exponent), value)
+
+
+def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
     """One draw, of shape (dimension,), from the density proportional to exp(-rate ||b||_2).
 
     The direction is uniform and the norm is Gamma distributed with shape `dimension` and scale 1 / rate.
@@ -267,7 +418,8 @@ def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator) -> ND
         At least 1.
     rate : float
         Inverse units of the noise, above 0.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
 
     Raises
     ------
@@ -282,8 +434,7 @@ def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator) -> ND
     1.42
     """
     dimension = check_integer("dimension", dimension, low=1)
-    rate = check_real("rate", rate, low=0, inclusive="neither")
-    _check_rng(rng)
+    rate, rng = check_real("rate", rate, low=0, inclusive="neither"), _source(rng)
     direction = rng.normal(size=dimension)
     return direction / np.linalg.norm(direction) * rng.gamma(dimension, 1 / rate)
 
@@ -295,7 +446,7 @@ def exponential(
     scores: ArrayLike,
     sensitivity: Sensitivity,
     epsilon: float,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     *,
     monotonic: bool = False,
 ) -> Release:
@@ -310,7 +461,8 @@ def exponential(
         relation.
     epsilon : float
         Above 0.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
     monotonic : bool
         Promise that adding a record never lowers a score (or never raises one), as with counts. Then the
         normalising constant moves in the same direction as the scores, the factor 2 is not needed and is
@@ -334,12 +486,12 @@ def exponential(
     >>> released.value, str(released.guarantee)
     (1, '(2, 0)-DP, add/remove-one')
     """
-    _check_public(sensitivity, epsilon, rng)
+    rng = _source(rng)
     probabilities = exponential_probabilities(scores, sensitivity, epsilon, monotonic=monotonic)
     assumes = ("scores monotone in the records",) if monotonic else ()
     source = "exponential mechanism (McSherry and Talwar 2007, Theorem 6)"
     choice = int(rng.choice(probabilities.size, p=probabilities))
-    return Release(choice, _pure(sensitivity, epsilon, source, assumes=assumes))
+    return Release(choice, _pure(sensitivity, epsilon, source, rng, assumes=assumes))
 
 
 def exponential_probabilities(
@@ -352,8 +504,8 @@ def exponential_probabilities(
     >>> exponential_probabilities([0.0, 1.0], Sensitivity(1.0, ADD_REMOVE, "linf"), 2.0).round(4).tolist()
     [0.2689, 0.7311]
     """
-    epsilon = _check_privacy(sensitivity, epsilon)
-    if monotonic and sensitivity.neighbouring is not ADD_REMOVE:
+    epsilon = _check_public(sensitivity, epsilon)
+    if check_boolean("monotonic", monotonic) and sensitivity.neighbouring is not ADD_REMOVE:
         raise ValueError(
             f"neighbouring must be add/remove-one for monotonic scores, got {RELATION_NAMES[sensitivity.neighbouring]}"
         )
@@ -361,7 +513,9 @@ def exponential_probabilities(
     return softmax(epsilon / scale * _as_scores(scores))
 
 
-def report_noisy_max(scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator) -> Release:
+def report_noisy_max(
+    scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator | None = None
+) -> Release:
     """Index of the largest score after each got exponential noise of mean 2 sensitivity / epsilon.
 
     The choice has the distribution of permute-and-flip, whose expected score is never below that of the
@@ -377,7 +531,8 @@ def report_noisy_max(scores: ArrayLike, sensitivity: Sensitivity, epsilon: float
         relation.
     epsilon : float
         Above 0.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
 
     Returns
     -------
@@ -397,11 +552,11 @@ def report_noisy_max(scores: ArrayLike, sensitivity: Sensitivity, epsilon: float
     >>> released.value, str(released.guarantee)
     (1, '(2, 0)-DP, add/remove-one')
     """
-    epsilon = _check_public(sensitivity, epsilon, rng)
+    epsilon, rng = _check_public(sensitivity, epsilon), _source(rng)
     scores = _as_scores(scores)
     noisy = scores + rng.exponential(2 * sensitivity.value / epsilon, size=scores.shape)
     source = "report noisy max with exponential noise (McKenna and Sheldon 2020, Theorem 1)"
-    return Release(int(np.argmax(noisy)), _pure(sensitivity, epsilon, source))
+    return Release(int(np.argmax(noisy)), _pure(sensitivity, epsilon, source, rng))
 
 
 # Class counts
@@ -412,30 +567,32 @@ def class_counts(
     classes: ArrayLike,
     epsilon: float,
     neighbouring: NeighboringRelation,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
 ) -> Release:
-    """Noisy number of records of each class: pure epsilon-DP.
+    """Noisy number of records of each class: pure epsilon-DP, exactly.
 
-    The counts are disjoint, so as a vector they move by 1 in l1 when a record is added or removed, and by 2
-    when one is replaced. (With two classes and a public number of records, one count by `laplace`, of
-    replace-one sensitivity 1, and the other by subtraction is less noisy.)
+    The counts are disjoint, so as a vector they move by 1 in l1 when a record is added or removed, and by 2 when one is
+    replaced. With two classes and replace-one, where the number of records is public, one count is enough: the second
+    class's moves by 1 and the first class is the rest, so both have half the noise.
 
     Parameters
     ----------
     y : array of shape (n,)
-        Private labels. Those outside `classes` are not counted; empty classes are counted as 0.
+        Private labels; empty classes are counted as 0. Those outside `classes` are not counted (with two classes and
+        replace-one: they are counted as the first class).
     classes : array of shape (n_classes,)
         Public and distinct, never taken from `y`: that a class occurs at all is private.
     epsilon : float
         Above 0.
     neighbouring : NeighboringRelation
         `ADD_REMOVE` or `REPLACE_ONE`.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
 
     Returns
     -------
     Release
-        The value is an array of shape (n_classes,) of floats, which may be negative.
+        The value is an array of shape (n_classes,) of int64, which may be negative.
 
     Raises
     ------
@@ -444,17 +601,27 @@ def class_counts(
 
     Notes
     -----
-    Source: Dwork, McSherry, Nissim and Smith 2006 (histograms).
+    Source: Dwork, McSherry, Nissim and Smith 2006 (histograms); noise as in `discrete_laplace`.
 
     >>> released = class_counts([0, 0, 0, 1], [0, 1], 1.0, ADD_REMOVE, np.random.default_rng(0))
-    >>> released.value.round(2).tolist(), str(released.guarantee)
-    ([3.32, 0.38], '(1, 0)-DP, add/remove-one')
+    >>> released.value.tolist(), str(released.guarantee)
+    ([0, 1], '(1, 0)-DP, add/remove-one')
     """
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
-    sensitivity = Sensitivity(1.0 if neighbouring is ADD_REMOVE else 2.0, neighbouring, "l1")
-    _check_public(sensitivity, epsilon, rng)
-    value, guarantee = laplace(_histogram(y, _check_classes(classes)), sensitivity, epsilon, rng)
-    return Release(value, replace(guarantee, assumes=("class list", *guarantee.assumes)))
+    check_real("epsilon", epsilon, low=0, inclusive="neither")
+    classes, rng = _check_classes(classes), _source(rng)
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"y must be one-dimensional, got shape {y.shape}")
+    counts = np.array([np.count_nonzero(y == label) for label in classes])
+    if neighbouring is REPLACE_ONE and classes.size == 2:
+        second, guarantee = discrete_laplace(counts[1], Sensitivity(1.0, neighbouring, "l1"), epsilon, rng)
+        noisy, assumes = np.array([y.size - second, second]), ("class list", "number of records public")
+    else:
+        change = Sensitivity(1.0 if neighbouring is ADD_REMOVE else 2.0, neighbouring, "l1")
+        noisy, guarantee = discrete_laplace(counts, change, epsilon, rng)
+        assumes = ("class list",)
+    return Release(noisy, replace(guarantee, assumes=(*assumes, *guarantee.assumes)))
 
 
 def class_priors(
@@ -462,7 +629,7 @@ def class_priors(
     classes: ArrayLike,
     epsilon: float,
     neighbouring: NeighboringRelation,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
 ) -> Release:
     """Positive class proportions that add up to 1, computed from `class_counts` alone, hence with its
     guarantee.
@@ -478,19 +645,12 @@ def class_priors(
     Release
         The value is an array of shape (n_classes,).
 
-    >>> class_priors([0, 0, 0, 1], [0, 1], 1.0, ADD_REMOVE, np.random.default_rng(0)).value.round(2).tolist()
-    [0.77, 0.23]
+    >>> class_priors([0] * 30 + [1] * 10, [0, 1], 1.0, ADD_REMOVE, np.random.default_rng(0)).value.round(2).tolist()
+    [0.73, 0.27]
     """
     counts, guarantee = class_counts(y, classes, epsilon, neighbouring, rng)
     positive = np.maximum(counts, _SMALLEST_COUNT)
     return Release(positive / positive.sum(), guarantee)
-
-
-def _histogram(y: ArrayLike, classes: NDArray) -> NDArray[np.float64]:
-    y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"y must be one-dimensional, got shape {y.shape}")
-    return np.array([np.count_nonzero(y == label) for label in classes], dtype=float)
 
 
 def _check_classes(classes: ArrayLike) -> NDArray:
@@ -500,30 +660,37 @@ def _check_classes(classes: ArrayLike) -> NDArray:
     return classes
 
 
-def _check_public(sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator) -> float:
-    _check_rng(rng)
-    return _check_privacy(sensitivity, epsilon)
-
-
-def _check_privacy(sensitivity: Sensitivity, epsilon: float) -> float:
+def _check_public(sensitivity: Sensitivity, epsilon: float) -> float:
     if not isinstance(sensitivity, Sensitivity):
         raise ValueError(f"sensitivity must be a Sensitivity, got {sensitivity!r}")
     return check_real("epsilon", epsilon, low=0, inclusive="neither")
 
 
-def _check_rng(rng: np.random.Generator) -> None:
+def _source(rng: np.random.Generator | None) -> np.random.Generator:
+    if rng is None:
+        return secure_generator()
     if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng must be a numpy.random.Generator, got {rng!r}")
+        raise ValueError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
+    return rng
+
+
+def _noise_scale(sensitivity: Sensitivity, rate: float) -> float:
+    """sensitivity / rate, refused where a double cannot hold it."""
+    return check_real("sensitivity / epsilon", sensitivity.value / rate, low=0, inclusive="neither")
 
 
 def _as_floats(value: ArrayLike, sensitivity: Sensitivity, norm: str) -> NDArray[np.float64]:
     """The private value as an array, refused where the sensitivity's norm does not bound the one needed."""
     value = np.asarray(value, dtype=float)
+    _check_size(value, sensitivity, norm)
+    return value
+
+
+def _check_size(value: NDArray, sensitivity: Sensitivity, norm: str) -> None:
     if value.size == 0:
         raise ValueError(f"value must not be empty, got shape {value.shape}")
     if value.size > 1 and _NORMS.index(sensitivity.norm) > _NORMS.index(norm):
         raise ValueError(f"sensitivity must be in {norm} for a vector, got {sensitivity.norm!r}")
-    return value
 
 
 def _as_scores(scores: ArrayLike) -> NDArray[np.float64]:
@@ -541,7 +708,9 @@ def _pure(
     sensitivity: Sensitivity,
     epsilon: float,
     source: str,
-    event: LaplaceDpEvent | None = None,
+    rng: np.random.Generator,
+    event: DpEvent | None = None,
     assumes: tuple[str, ...] = (),
 ) -> Guarantee:
-    return Guarantee(epsilon, 0.0, sensitivity.neighbouring, event, (*assumes, EXACT_REALS), source)
+    assumes = (*assumes, EXACT_REALS, *noise_assumptions(rng))
+    return Guarantee(epsilon, 0.0, sensitivity.neighbouring, event, assumes, source)

@@ -1,30 +1,59 @@
 """Where noise comes from, and why nothing that is fitted can give it back.
 
 Without a seed, noise comes from ChaCha20 with a key of 256 bits from the operating system. With an integer, for
-reproducing a result, the key is a hash of the integer, of what is computed and of the data: one integer used twice
-gives the same release for the same question, which tells nothing new, and unrelated noise for any other. That the
-integer itself stays secret is an assumption, and every guarantee made with one says so.
+reproducing a result, ChaCha20 gets its key from a hash of the integer, of what is computed and of the data. Two things
+are left to the caller, and every guarantee made with an integer says so.
+
+*A seed is as secret as the data.* Whoever can guess it can redraw the noise and subtract it: 0 and 42 are no secrets,
+`secrets.randbits(128)` is one. Publish results made with `random_state=None`; keep integers for public data, tests and
+the pages of a book.
+
+*One seed, two releases.* Were the seed alone the key, then two fits of the same seed on data sets that share records
+would have the same noise, and their difference would be that of the exact, un-noised results: no privacy at all, from
+two releases that are private each. Here the same integer gives the same noise only for the same estimator, the same
+parameters and the same data, where the second release says nothing new; any other question gets unrelated noise, and is
+paid for by composition like any other. The exception: entries of floating-point data count to a relative 2^-24 (a
+float32), because their last bits depend on the processor and a reproduced result should not. Data sets that agree to
+that precision in *every* entry share their noise, so never release two results on such data with one seed.
+
+What this cannot do: erase a generator from the memory of a running process, or hide how long drawing took.
 """
 
+import enum
 import hashlib
+import itertools
 import secrets
+from collections.abc import Iterable
+from types import CodeType, FunctionType
 from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import ArrayLike
 from randomgen import ChaCha
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, clone
 
 from helpers.checks import check_integer
 
 SEED_SECRET = "seed of the noise secret: it was chosen by the caller"
 _KEY_BYTES = 32
-_BLOCK = 8192  # rows hashed at a time
+_BLOCK = 1 << 16  # entries hashed at a time
+_DROPPED_BITS = 29  # of a float64's mantissa: what a float32 has not
+
+
+class _SystemChaCha(ChaCha):
+    """ChaCha20 keyed by the operating system; not to be copied or stored, as whoever has it can wind it back."""
+
+    def __reduce__(self):
+        raise TypeError("a source of private noise cannot be pickled or copied: make one where the noise is drawn")
 
 
 def secure_generator() -> np.random.Generator:
-    """A generator that nobody can predict, rewind or repeat: ChaCha20 with a fresh key from the operating system."""
-    return np.random.Generator(ChaCha(key=secrets.randbits(8 * _KEY_BYTES)))
+    """A generator that nobody can predict or repeat: ChaCha20 with a fresh key from the operating system.
+
+    It refuses to be pickled or copied, so that an object that has kept one cannot be published by accident.
+    """
+    return np.random.Generator(_SystemChaCha(key=secrets.randbits(8 * _KEY_BYTES)))
 
 
 def check_random_state(random_state: Any, name: str = "random_state") -> int | None:
@@ -57,9 +86,9 @@ def noise_generator(random_state: int | None, *context: Any) -> np.random.Genera
     ----------
     random_state : None or int
         None: `secure_generator`. An integer: a generator keyed by the integer and the context.
-    context : arrays, and values that joblib can hash
-        What is computed, and from which data. Arrays of floats count to the precision of a float32, so that the last
-        bits, which depend on the processor, do not change the noise. Not looked at without an integer.
+    context : arrays and other values
+        What is computed, and from which data: everything that the release depends on. Arrays of floats count to a
+        relative 2^-24, all else exactly. Not looked at without an integer.
 
     Raises
     ------
@@ -75,10 +104,9 @@ def noise_generator(random_state: int | None, *context: Any) -> np.random.Genera
     """
     if check_random_state(random_state) is None:
         return secure_generator()
-    digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=_KEY_BYTES)
-    for item in context:
-        _absorb(digest, item)
-    return np.random.default_rng(np.random.SeedSequence(int.from_bytes(digest.digest(), "big")))
+    parts = (_array_digest(item, exact=False) if _is_array(item) else _digest(item) for item in context)
+    key = _node("noise", itertools.chain([_digest(int(random_state))], parts))
+    return np.random.Generator(ChaCha(np.random.SeedSequence(int.from_bytes(key, "big"))))
 
 
 def noise_assumptions(rng: np.random.Generator) -> tuple[str, ...]:
@@ -87,7 +115,7 @@ def noise_assumptions(rng: np.random.Generator) -> tuple[str, ...]:
     >>> noise_assumptions(secure_generator()), noise_assumptions(np.random.default_rng(0))
     ((), ('seed of the noise secret: it was chosen by the caller',))
     """
-    return () if isinstance(rng.bit_generator, ChaCha) else (SEED_SECRET,)
+    return () if isinstance(rng.bit_generator, _SystemChaCha) else (SEED_SECRET,)
 
 
 def child_state(random_state: int | None, rng: np.random.Generator) -> int | None:
@@ -95,35 +123,129 @@ def child_state(random_state: int | None, rng: np.random.Generator) -> int | Non
     return None if random_state is None else int(rng.integers(2**63))
 
 
-def _absorb(digest, item: ArrayLike) -> None:
-    if not isinstance(item, np.ndarray):
-        digest.update(joblib.hash(item).encode())
-        return
-    digest.update(f"{item.shape}{item.dtype.kind}".encode())
-    if item.dtype.kind != "f":
-        digest.update(joblib.hash(np.ascontiguousarray(item)).encode())
-        return
-    with np.errstate(over="ignore"):
-        for start in range(0, len(item), _BLOCK):
-            block = np.ascontiguousarray(item[start : start + _BLOCK], dtype=np.float32)
-            digest.update((block + np.float32(0)).tobytes())  # -0.0 is 0.0
-
-
 class PrivateMixin:
-    """What private estimators and resamplers do with their `random_state`.
+    """What private estimators and resamplers do with their `random_state`; stands left of `BaseEstimator`.
 
-    The parameter stays where scikit-learn wants it, on the object in memory; a pickled or copied *fitted* object has
-    None in its place, because pickling it is publishing it. The generator made from it is never kept.
+    The parameter stays where scikit-learn wants it, on the object in memory (where its `repr` shows it). A pickled or
+    copied *fitted* object has None in its place, and so have the unfitted estimators among its parameters, because
+    pickling it is publishing it. The generator made from it is never kept.
+
+    Raises
+    ------
+    TypeError
+        From the definition of a class that has `BaseEstimator` further left, whose pickles would keep the seed.
     """
 
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        order = cls.__mro__
+        if BaseEstimator in order and order.index(BaseEstimator) < order.index(PrivateMixin):
+            raise TypeError(f"{cls.__name__} must have PrivateMixin left of BaseEstimator among its bases")
+
     def _noise_generator(self, *data: np.ndarray) -> np.random.Generator:
-        """The source of this fit's noise, from `random_state`, the class, all other parameters and the data."""
+        """The source of this fit's noise, from `random_state`, the class, all other parameters and the data.
+
+        `data` is all that was passed to `fit`: what is left out here could change while the noise stays.
+        """
         if check_random_state(self.random_state) is None:
             return secure_generator()
-        parameters = {name: value for name, value in self.get_params().items() if name != "random_state"}
-        return noise_generator(self.random_state, type(self).__name__, sorted(parameters.items(), key=repr), *data)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
+        return noise_generator(self.random_state, type(self), parameters, *data)
 
     def __getstate__(self):
         state = super().__getstate__()
-        fitted = any(name.endswith("_") and not name.startswith("_") for name in state)
-        return state | {"random_state": None} if fitted and "random_state" in state else state
+        if not _looks_fitted(state):
+            return state  # a worker process needs the seed
+        parameters = {name: _without_seed(state[name]) for name in self._get_param_names() if name in state}
+        return state | parameters | ({"random_state": None} if "random_state" in state else {})
+
+
+def _looks_fitted(attributes: Iterable[str]) -> bool:
+    return any(name.endswith("_") and not name.startswith("_") for name in attributes)
+
+
+def _without_seed(parameter: Any) -> Any:
+    """A parameter of a fitted object; if it is an unfitted estimator, one that has forgotten its seeds."""
+    if not isinstance(parameter, BaseEstimator) or _looks_fitted(vars(parameter)):
+        return parameter
+    seeds = {name: None for name in parameter.get_params() if name.split("__")[-1] == "random_state"}
+    return clone(parameter).set_params(**seeds) if seeds else parameter
+
+
+# Hashes of values: the same in every process, whatever an array's memory layout or byte order
+
+
+def _node(tag: str, parts: Iterable[bytes]) -> bytes:
+    """Hash of a tag and parts, each with its length, so that no two lists of parts read the same."""
+    digest = hashlib.blake2b(digest_size=_KEY_BYTES)
+    for part in itertools.chain([tag.encode()], parts):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _digest(item: Any) -> bytes:
+    """Hash of a value by its type and content; unknown kinds are pickled, which fails loudly where it cannot."""
+    if isinstance(item, np.generic):
+        item = item.item()
+    kind = f"{type(item).__module__}.{type(item).__qualname__}"
+    match item:
+        case type() | FunctionType():
+            return _node("definition", [_name(item), *map(_digest, _held(item))])
+        case CodeType():
+            return _node("code", map(_digest, (item.co_code, item.co_names, item.co_consts)))
+        case None | bool() | int() | float() | complex() | str() | bytes() | range() | enum.Enum():
+            return _node(kind, [repr(item).encode()])
+        case list() | tuple():
+            return _node(kind, map(_digest, item))
+        case set() | frozenset():
+            return _node(kind, sorted(map(_digest, item)))
+        case dict():
+            return _node(kind, sorted(_digest(pair) for pair in item.items()))
+        case BaseEstimator():
+            return _node(kind, [_digest(vars(item))])
+    if _is_array(item):
+        return _array_digest(item, exact=True)
+    return _node(kind, [joblib.hash(item).encode()])
+
+
+def _name(item: type | FunctionType) -> bytes:
+    return f"{item.__module__}.{item.__qualname__}".encode()
+
+
+def _held(item: type | FunctionType) -> tuple:
+    """What a function depends on besides its arguments; a class is known by its name."""
+    if isinstance(item, type):
+        return ()
+    closed_over = [cell.cell_contents for cell in item.__closure__ or ()]
+    return item.__code__, item.__defaults__, item.__kwdefaults__, closed_over
+
+
+def _is_array(item: Any) -> bool:
+    return issparse(item) or (hasattr(item, "__array__") and not isinstance(item, np.generic))
+
+
+def _array_digest(item: Any, *, exact: bool) -> bytes:
+    if issparse(item):
+        item = item.tocsr(copy=True)
+        item.sum_duplicates()
+        arrays = (np.array(item.shape), item.indptr, item.indices, item.data)
+        return _node("sparse", (_array_digest(array, exact=exact) for array in arrays))
+    item = np.asarray(item)
+    flat, shape = item.reshape(-1), repr(item.shape).encode()
+    if item.dtype.kind not in "biuf":
+        return _node("objects", itertools.chain([shape], map(_digest, flat.tolist())))
+    numbers = _float_bits if item.dtype.kind == "f" else _integer_bits
+    blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+    return _node(item.dtype.kind, itertools.chain([shape], (numbers(block, exact).tobytes() for block in blocks)))
+
+
+def _integer_bits(block: np.ndarray, exact: bool) -> np.ndarray:
+    return block.astype("<i8")
+
+
+def _float_bits(block: np.ndarray, exact: bool) -> np.ndarray:
+    """Bits of the numbers, the mantissa rounded to a float32's (but not the exponent: tiny values stay different)."""
+    bits = (block.astype("<f8") + 0.0).view("<u8")  # -0.0 becomes 0.0
+    half = np.uint64(1 << (_DROPPED_BITS - 1))
+    return bits if exact else (bits + half) >> np.uint64(_DROPPED_BITS)

@@ -1,0 +1,364 @@
+"""How far one record moves the input of a private learner, and what that does to the learner's guarantee.
+
+Copies, SMOTE and bags change a learner's rows by one law: some rows always, others each with a probability of its own.
+`ChangedRows` is that law, with every guarantee that follows from it and their inverse. Where the numbers of a law come
+from (neighbours, copies, draws) is left to the methods that resample.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import binom
+
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, closed_form
+from helpers.privacy.guarantees import Guarantee
+from helpers.privacy.search import largest, smallest
+
+_NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
+_LARGE_EPSILON = 40.0  # beyond, e^-epsilon is below the last digit of 1
+_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """Law of the learner's rows that one changed record changes: certain + Bin(trials, probability) are substituted.
+
+    Neighbours differ in one record and keep the order of the others. With coupled randomness they give inputs of the
+    learner that differ in that many substituted rows, and in `inserted` rows that only one of the two has. Each of the
+    `trials` rows is changed independently of the others: its laws in the two data sets are (1 - p) C + p O and
+    (1 - p) C + p X with one C. The law is a stochastic upper bound over all pairs of neighbours.
+
+    Attributes
+    ----------
+    neighbouring : NeighboringRelation
+        Of the raw data, hence of the whole pipeline.
+    certain : int
+        Rows that may be substituted always.
+    trials : int
+    probability : float
+        Rows that may be substituted with this probability, > 0.
+    inserted : int
+        Rows inserted or deleted always, one step of add/remove each; none under a replace-one learner, whose number of
+        rows is public.
+    learner_neighbouring : NeighboringRelation, optional
+        Relation under which the learner must be private; `neighbouring` if not given. A substitution is one step of
+        replace-one and two of add/remove.
+    assumes : tuple of str
+        What must be public or true for the law to hold.
+    source : str
+
+    Raises
+    ------
+    ValueError
+        A field out of range, or a law that changes nothing.
+
+    >>> rows = ChangedRows(REPLACE_ONE, certain=2, trials=3333, probability=0.2)
+    >>> rows.maximum, rows.quantile(1e-8), round(rows.log_mean(0.1), 2)
+    (3335, 801, 69.58)
+    """
+
+    neighbouring: NeighboringRelation
+    certain: int = 0
+    trials: int = 0
+    probability: float = 1.0
+    inserted: int = 0
+    learner_neighbouring: NeighboringRelation | None = None
+    assumes: tuple[str, ...] = ()
+    source: str = ""
+
+    def __post_init__(self):
+        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        learner = self.neighbouring if self.learner_neighbouring is None else self.learner_neighbouring
+        object.__setattr__(self, "learner_neighbouring", learner)
+        check_choice("learner_neighbouring", learner, (ADD_REMOVE, REPLACE_ONE))
+        check_integer("certain", self.certain, low=0)
+        check_integer("trials", self.trials, low=0)
+        check_real("probability", self.probability, low=0, high=1, inclusive="high")
+        check_integer("inserted", self.inserted, low=0, high=None if learner is ADD_REMOVE else 0)
+        if self.group_size == 0:
+            raise ValueError("certain, trials and inserted must not all be 0: some row changes")
+
+    @property
+    def maximum(self) -> int:
+        """Most rows that can be substituted."""
+        return self.certain + self.trials
+
+    @property
+    def mean(self) -> float:
+        """Expected number of substituted rows."""
+        return self.certain + self.trials * self.probability
+
+    @property
+    def group_size(self) -> int:
+        """Most steps of the learner's relation: what group privacy would have to pay for.
+
+        >>> ChangedRows(ADD_REMOVE, inserted=3).group_size
+        3
+        """
+        return self.steps(self.maximum)
+
+    def steps(self, rows):
+        """Steps of the learner's own relation between inputs that differ in `rows` substituted rows.
+
+        >>> ChangedRows(ADD_REMOVE, certain=2, trials=10, probability=0.2, inserted=1).steps(3)
+        7
+        """
+        return self.inserted + self._cost * rows
+
+    def quantile(self, tail) -> int:
+        """Smallest number of rows that is exceeded with probability at most `tail`, exactly binomial.
+
+        Raises
+        ------
+        ValueError
+            `tail` is not in (0, 1).
+        """
+        tail = check_real("tail", tail, low=0, high=1, inclusive="neither")
+        rows, _ = self._law
+        exceeded = binom.sf(rows - self.certain, self.trials, self.probability)
+        return int(rows[np.argmax(exceeded <= tail)]) if exceeded[-1] <= tail else self.maximum
+
+    def log_mean(self, epsilon) -> float:
+        """log E e^{epsilon steps}: the pure guarantee of an `epsilon`-DP learner, and attained.
+
+        Replace the law P of one row by its law P' in the other data set, all other rows drawn independently. The two
+        laws share mass 1 - p and differ in the rest: P = (1 - p) C + p O, P' = (1 - p) C + p X. Averaged over the other
+        rows, the learner's probability F of an event is within a factor e^a for any two values of this row (a = 2
+        epsilon under add/remove, else epsilon). So E_O F <= e^a min(E_C F, E_X F), and hence E_P F <= (1 + p (e^a - 1))
+        E_P' F. Replacing one row after the other multiplies these factors, whatever the output tells about the
+        choices that were made: independence of the rows is all that is needed. If several rows shared one draw and
+        the output showed it, only `group_size` would count.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of the learner, >= 0.
+
+        Raises
+        ------
+        ValueError
+            `epsilon` out of range.
+
+        Source: each step is advanced joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2).
+
+        >>> round(ChangedRows(REPLACE_ONE, trials=1000, probability=1 / 1000).log_mean(1.0), 4)
+        1.7168
+        """
+        epsilon = check_real("epsilon", epsilon, low=0)
+        row = self._cost * epsilon
+        if row < _LARGEST_EPSILON:
+            uncertain = math.log1p(self.probability * math.expm1(row))
+        else:
+            uncertain = row + math.log1p((1 - self.probability) * math.expm1(-row))
+        return epsilon * self.steps(self.certain) + self.trials * uncertain
+
+    def mixture_delta(self, epsilon, inner: Guarantee) -> float:
+        """delta of the pipeline at `epsilon`, averaging what the learner promises to groups.
+
+        Let eta be the probability that any row changes, and epsilon = log(1 + eta (e^e - 1)). Then delta <= sum_j P(j
+        steps) delta_j(e), where delta_j is the learner's for groups of j: exact for Gaussian and Laplace noise, which
+        is then shifted by j sensitivities, and by group privacy otherwise. Why: given that a row changes, the input is
+        turned into one drawn from the other data set, or into one without any changed row, by substituting those rows;
+        the part without changes is common to both data sets, and the hockey-stick divergence is jointly convex. Where
+        some row changes always, eta = 1 and e = epsilon. For a pure learner the result is at most P(steps > J) at
+        epsilon = J e, for every cut-off J.
+
+        Parameters
+        ----------
+        epsilon : float
+            >= 0.
+        inner : Guarantee
+            The learner's, under `learner_neighbouring`.
+
+        Returns
+        -------
+        float
+            In [0, 1].
+
+        Raises
+        ------
+        ValueError
+            `inner` is for another relation; `epsilon` out of range.
+
+        Source: Balle, Barthe and Gaboardi 2018, Theorems 2 and 10.
+
+        >>> round(ChangedRows(REPLACE_ONE, 2, 3333, 0.2).mixture_delta(69.0, Guarantee(0.1, 0.0, REPLACE_ONE)), 3)
+        0.103
+        """
+        epsilon = self._given_a_change(check_real("epsilon", epsilon, low=0))
+        self._check_inner(inner)
+        rows, probabilities = self._law
+        return min(1.0, float(probabilities @ _group_deltas(epsilon, inner, self.steps(rows))) + _NEGLIGIBLE)
+
+    def delta_at(self, epsilon, inner: Guarantee) -> float:
+        """Smallest delta known for the pipeline at `epsilon`: from `mixture_delta` or `amplify`, whichever is less.
+
+        Parameters, result and errors as in `mixture_delta`.
+
+        >>> rows, learner = ChangedRows(REPLACE_ONE, 2, 3333, 0.2), Guarantee(0.1, 0.0, REPLACE_ONE)
+        >>> [round(rows.delta_at(epsilon, learner), 3) for epsilon in (69.0, 69.57, 69.58)]
+        [0.103, 0.01, 0.0]
+        """
+        return min(self.mixture_delta(epsilon, inner), self.amplify(inner).delta_at(epsilon))
+
+    def amplify(self, inner: Guarantee, delta=None) -> Guarantee:
+        """Guarantee of "resample, then learn", from the learner's own on its input.
+
+        Without `delta`: epsilon = `log_mean`(e) and delta = d (e^epsilon - 1)/(e^e - 1) for an (e, d)-DP learner, which
+        is group privacy with e^{size e} replaced by its mean: replacing one row's law is then a step of (log(1 + p (e^e
+        - 1)), p d), and the steps add up as they do for groups. Where nothing is left to chance this *is* group
+        privacy, as `Guarantee.group` has it. With `delta`: the smallest epsilon known to hold there, from this pair and
+        from `mixture_delta`; infinite if there is none.
+
+        Parameters
+        ----------
+        inner : Guarantee
+            The learner's, under `learner_neighbouring`.
+        delta : float, optional
+            In (0, 1).
+
+        Raises
+        ------
+        ValueError
+            As in `mixture_delta`; `delta` out of range.
+
+        >>> rows = ChangedRows(REPLACE_ONE, 2, 10, 0.2)
+        >>> print(rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE)))
+        (0.4082, 0)-DP, replace-one
+        >>> print(rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE), delta=0.1))
+        (0.2176, 0.1)-DP, replace-one
+        """
+        self._check_inner(inner)
+        known = inner.group(self.group_size) if self.trials == 0 else self._averaged(inner)
+        known = replace(
+            known,
+            neighbouring=self.neighbouring,
+            assumes=tuple(dict.fromkeys(inner.assumes + self.assumes)),
+            source="; ".join(filter(None, [known.source, self.source])),
+        )
+        if delta is None:
+            return known
+        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+        return replace(known, epsilon=self._epsilon_at(delta, inner, known.epsilon_at(delta)), delta=delta)
+
+    def inner_epsilon(self, epsilon, *, delta=None, inner_delta=0.0) -> float:
+        """Epsilon to give the learner so that the pipeline has `epsilon`: the inverse of `amplify`.
+
+        Parameters
+        ----------
+        epsilon : float
+            Target, > 0.
+        delta : float, optional
+            In (0, 1): of the pipeline; required if `inner_delta` is not 0.
+        inner_delta : float
+            Of the learner, in [0, 1].
+
+        Returns
+        -------
+        float
+            The largest there is, rounded down (at most 700: beyond, nothing is promised).
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, or no epsilon reaches the target: the learner's delta alone, over the rows that
+            change, exceeds `delta`.
+
+        >>> ChangedRows(ADD_REMOVE, inserted=3).inner_epsilon(1.5)
+        0.5
+        """
+        epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+        inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
+        if delta is None and inner_delta > 0:
+            raise ValueError(
+                f"delta must be given if inner_delta is not 0, got {delta!r} and inner_delta={inner_delta!r}"
+            )
+        if delta is None and self.trials == 0:
+            return epsilon / self.group_size
+
+        def within(inner):
+            return self.amplify(Guarantee(inner, inner_delta, self.learner_neighbouring), delta).epsilon <= epsilon
+
+        if not within(0.0):
+            raise ValueError(
+                f"no inner epsilon gives delta={delta!r}: the {self.steps(self.mean):.4g} changed records expected, "
+                f"each with inner_delta={inner_delta!r}, take more"
+            )
+        high = min(epsilon, _LARGEST_EPSILON)
+        while high < _LARGEST_EPSILON and within(high):
+            high = min(2 * high, _LARGEST_EPSILON)
+        return largest(within, 0.0, high)
+
+    @property
+    def _cost(self) -> int:
+        return 1 if self.learner_neighbouring is REPLACE_ONE else 2
+
+    def _check_inner(self, inner: Guarantee) -> None:
+        check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
+
+    def _given_a_change(self, epsilon: float) -> float:
+        """e of `mixture_delta`: log(1 + (e^epsilon - 1)/eta)."""
+        if self.certain or self.inserted or self.probability == 1:
+            return epsilon
+        changed = -math.expm1(self.trials * math.log1p(-self.probability))
+        if epsilon < _LARGE_EPSILON:
+            return math.log1p(math.expm1(epsilon) / changed)
+        return epsilon - math.log(changed)
+
+    def _averaged(self, inner: Guarantee) -> Guarantee:
+        if math.isinf(inner.epsilon):
+            return replace(inner, event=None)
+        total = self.log_mean(inner.epsilon)
+        return replace(inner, epsilon=total, delta=float(_group_delta(inner, total, self.steps(self.mean))), event=None)
+
+    @cached_property
+    def _law(self) -> tuple[NDArray, NDArray]:
+        """Numbers of rows but for a negligible upper tail, and their probabilities; the lower tail is rounded up."""
+        draws = binom(self.trials, self.probability)
+        # Bernstein's inequality: quantiles this far out are not reliable in scipy.
+        third = -math.log(_NEGLIGIBLE) / 3
+        width = third + math.sqrt(third**2 + 6 * third * draws.var())
+        low, high = math.floor(draws.mean() - width), math.ceil(draws.mean() + width)
+        extra = np.arange(max(low, 0), min(high, self.trials) + 1)
+        probabilities = draws.pmf(extra)
+        probabilities[0] = draws.cdf(extra[0])
+        return self.certain + extra, probabilities
+
+    def _epsilon_at(self, delta: float, inner: Guarantee, known: float) -> float:
+        """Smallest epsilon with mixture_delta <= `delta`, or `known` if that is smaller."""
+        most = float(self.steps(self._law[0][-1]))
+        enough = [most * inner.epsilon]
+        if closed := closed_form(inner.event):
+            enough.append(closed.epsilon(delta / 2, most * closed.parameter))
+        high = min(max(filter(math.isfinite, enough), default=math.inf), known)
+        if math.isinf(high) or self.mixture_delta(high, inner) > delta:
+            return known
+        return smallest(lambda epsilon: self.mixture_delta(epsilon, inner) <= delta, 0.0, high)
+
+
+def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
+    """What the learner promises to groups of these sizes at `epsilon`: 0 for an empty group."""
+    if math.isinf(inner.epsilon):
+        deltas = (sizes > 0).astype(float)
+    else:
+        losses = sizes * inner.epsilon
+        pure = expit(losses) * -np.expm1(np.minimum(epsilon - losses, 0.0))
+        deltas = pure + (1 - pure) * _group_delta(inner, losses, sizes)
+    if closed := closed_form(inner.event):
+        deltas = np.minimum(deltas, closed.delta(epsilon, sizes * closed.parameter))
+    return deltas
+
+
+def _group_delta(inner: Guarantee, losses, sizes):
+    """inner.delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, sizes inner.delta, at epsilon = 0."""
+    if inner.delta == 0 or inner.epsilon == 0:
+        return np.minimum(sizes * inner.delta, 1.0)
+    with np.errstate(divide="ignore"):  # no loss, no delta
+        log_sum = losses - inner.epsilon + np.log(np.expm1(-losses) / np.expm1(-inner.epsilon))
+    return np.exp(np.minimum(math.log(inner.delta) + log_sum, 0.0))

@@ -1,0 +1,160 @@
+"""Every public estimator and sampler of the package, found by walking it, and a way to build each by its parameters."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from functools import cache
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._testing import ignore_warnings
+
+import helpers
+from helpers.privacy import ADD_REMOVE, PrivateMixin
+
+# Values by a parameter's name, the same for every class: where there is no default, or None that means "to be given",
+_NEEDED = {
+    "estimator": lambda: _class("OutputPerturbationClassifier")(regularization=0.1),
+    "param_grid": lambda: {"regularization": [0.05, 0.5]},
+    "multiplicity": lambda: 2,
+}
+_REQUIRED = _NEEDED | {"n_new": lambda: 4}
+# and where the default is slower than a test wants.
+_QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5}
+
+
+@cache
+def estimators() -> tuple[type, ...]:
+    """All public classes of `helpers` with `fit` and parameters of their own, in order of their names.
+
+    Classes that cannot be built, because they are abstract or take no parameters at all, only serve as bases.
+    """
+    found = {}
+    for module in pkgutil.walk_packages(helpers.__path__, "helpers."):
+        for name, item in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            usable = issubclass(item, BaseEstimator) and hasattr(item, "fit") and not inspect.isabstract(item)
+            if usable and not name.startswith("_") and item.__module__ == module.name and item._get_param_names():
+                found[name] = item
+    return tuple(found[name] for name in sorted(found))
+
+
+def samplers() -> tuple[type, ...]:
+    return tuple(cls for cls in estimators() if hasattr(cls, "fit_resample"))
+
+
+def classifiers() -> tuple[type, ...]:
+    return tuple(cls for cls in estimators() if hasattr(cls, "predict"))
+
+
+def private() -> tuple[type, ...]:
+    """Those that draw noise which has to stay secret."""
+    return tuple(cls for cls in estimators() if issubclass(cls, PrivateMixin))
+
+
+def private_classifiers() -> tuple[type, ...]:
+    return tuple(cls for cls in private() if hasattr(cls, "predict"))
+
+
+def build(cls: type, **parameters) -> BaseEstimator:
+    """An instance with defaults, and with other values where defaults do not work or are slow."""
+    values = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.default is inspect.Parameter.empty and name in _REQUIRED:
+            values[name] = _REQUIRED[name]()
+        elif parameter.default is None and name in _NEEDED:
+            values[name] = _NEEDED[name]()
+        elif name in _QUICK:
+            values[name] = _QUICK[name]
+    return cls(**(values | parameters))
+
+
+def parameter_names(cls: type) -> list[str]:
+    return list(cls._get_param_names())
+
+
+def fit(model: BaseEstimator, X, y) -> BaseEstimator:
+    """The model after `fit`, or after `fit_resample` where there is that; warnings about leaks are not the subject."""
+    with ignore_warnings():
+        if hasattr(model, "fit_resample"):
+            model.fit_resample(X, y)
+        else:
+            model.fit(X, y)
+    return model
+
+
+@cache
+def n_features(cls: type) -> int:
+    """2, or 1 for what takes only that."""
+    try:
+        fit(build(cls), *_records(2))
+    except ValueError:
+        return 1
+    return 2
+
+
+def data(cls: type):
+    """Public records in the unit ball, a third of them in class 1, the minority."""
+    return _records(n_features(cls))
+
+
+def _records(n_columns: int):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (60, n_columns))
+    y = (np.arange(len(X)) % 3 == 0).astype(int)
+    X[:, 0] += np.where(y == 1, 0.2, -0.2)
+    return X, y
+
+
+def neighbour(X, y):
+    """The same records, the last one replaced: the other label, at the other end of the ball."""
+    X, y = X.copy(), y.copy()
+    X[-1], y[-1] = -X[-1] / np.linalg.norm(X[-1]), 1 - y[-1]
+    return X, y
+
+
+# Values worth trying by a parameter's name, and what else a value needs.
+_OTHERS = {
+    "class_weight": ("private", "balanced", {0: 0.5, 1: 1.0}),
+    "loss": ("huber",),
+    "delta": (1e-3,),
+    "mistake_costs": ({0: 0.5, 1: 1.0},),
+    "neighbouring": (ADD_REMOVE,),
+}
+_COMPANIONS = {
+    "neighbouring": {"n_records": 60},
+    "expected_cost": {"mistake_costs": {0: 0.5, 1: 1.0}},
+    "composition": {"delta": 1e-3},
+}
+
+
+@cache
+def variants(cls: type) -> tuple[dict, ...]:
+    """Parameters that differ from the defaults in one switch or choice; those that the class refuses are left out.
+
+    Choices are read from lines of its docstring such as `sampling : {"bootstrap", "disjoint"}`.
+    """
+    found = [{}]
+    for name, parameter in inspect.signature(cls).parameters.items():
+        stated = re.search(rf"^{name} : .*?{{(.*?)}}", inspect.getdoc(cls) or "", re.MULTILINE)
+        choices = [*(re.findall('"([^"]+)"', stated.group(1)) if stated else ()), *_OTHERS.get(name, ())]
+        if isinstance(parameter.default, bool):
+            choices.append(not parameter.default)
+        for value in choices:
+            needed = _COMPANIONS.get(name, {}) | (_COMPANIONS.get(value, {}) if isinstance(value, str) else {})
+            extra = {key: needed[key] for key in needed if key in parameter_names(cls)}
+            if value != parameter.default and _works(cls, {name: value, **extra}):
+                found.append({name: value, **extra})
+    return tuple(found)
+
+
+def _works(cls: type, parameters: dict) -> bool:
+    try:
+        fit(build(cls, **parameters), *data(cls))
+    except ValueError:
+        return False
+    return True
+
+
+def _class(name: str) -> type:
+    return next(cls for cls in estimators() if cls.__name__ == name)
