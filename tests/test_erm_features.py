@@ -5,14 +5,16 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.base import clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_erm import EXPECTED_FAILURES
 
 from helpers import erm
-from helpers.erm.features import KERNELS
-from helpers.privacy import REPLACE_ONE
+from helpers.erm.kernels import KERNELS
+from helpers.evidence import exact_loss, printed_erm
+from helpers.privacy import REPLACE_ONE, SEED_SECRET
 
 EXACT = {
     "gaussian": lambda gap: np.exp(-0.7 * gap @ gap),
@@ -85,11 +87,11 @@ def test_printed_radius_breaks_the_guarantee():
         V = features.transform(np.array([longest, inside(longest + moves[0]), inside(longest + moves[1])]))
         across = (V[1] - V[2]) / np.linalg.norm(V[1] - V[2])
         weights = np.array([n - 1.0, 1.0])
-        loss = erm.privacy_loss(
+        loss = exact_loss.privacy_loss(
             -size * across,
             np.vstack([V[0], -V[2]]),
             V[[0, 1]],
-            **erm.algorithm_2(epsilon=1.0, n_records=n, regularization=1e-3, radius=radius)._asdict(),
+            **printed_erm.algorithm_2(epsilon=1.0, n_records=n, regularization=1e-3, radius=radius)._asdict(),
             n_records=n,
             weights=weights,
             neighbour_weights=weights,
@@ -127,22 +129,34 @@ def test_guarantee_is_the_learners_for_the_radius_of_the_features(learner, paire
     assert (model.guarantee_.epsilon, model.guarantee_.delta, model.guarantee_.neighbouring) == (2.0, 0.0, REPLACE_ONE)
 
 
-def test_equal_seeds_do_not_make_the_frequencies_tell_the_noise():
-    X = np.zeros((50, 3))
-    y = np.zeros(50, dtype=int)
-    models = [erm.KernelClassifier(n_frequencies=40, frequency_state=f, random_state=7).fit(X, y) for f in (7, 8)]
+def kernel_noise(model, n):
+    """The noise in the objective, where all records are at the origin and the sines see nothing else."""
+    sines = model.estimator_.coef_[0, model.n_frequencies :] * np.sqrt(2)
+    return -sines * n * model.estimator_.total_regularization_
+
+
+def test_the_noise_is_the_learners_and_the_frequencies_do_not_tell_it():
+    """Equal integers, and none at all: the noise has its law, differs between fits, and is not the frequencies'."""
+    X, y = np.zeros((50, 3)), np.zeros(50, dtype=int)
     published = np.random.default_rng(7).normal(size=120)
-    for model in models:
-        stiffness = 50 * model.estimator_.total_regularization_
-        noise_direction = model.estimator_.coef_[0, 40:] * stiffness  # sines are 0 here: only noise is left
-        assert abs(np.corrcoef(noise_direction, published[:40])[0, 1]) < 0.6
-    assert np.allclose(models[0].estimator_.coef_[0, 40:], models[1].estimator_.coef_[0, 40:])
+    estimator = erm.KernelClassifier(n_frequencies=40, frequency_state=7)
+    noises = []
+    for seed in [7, 8, *[None] * 60]:
+        model = clone(estimator).set_params(random_state=seed).fit(X, y)
+        assert np.array_equal(model.features_.frequencies_.ravel(), np.sqrt(2) * published)
+        noises.append(kernel_noise(model, 50))
+        assert abs(np.corrcoef(noises[-1], published[:40])[0, 1]) < 0.7
+    assert np.linalg.matrix_rank(np.array(noises[:30])) == 30
+    # 40 of the 81 directions of a vector whose length is Gamma(81, 1/rate).
+    squared = np.sum(np.square(noises), axis=1) * model.estimator_.noise_rate_**2
+    assert np.mean(squared) == pytest.approx(40 / 81 * 81 * 82, rel=0.15)
 
 
-def test_the_guarantee_assumes_no_bound_on_the_records():
-    assumes = erm.KernelClassifier(random_state=0).fit(*rings(50, 0)).guarantee_.assumes
-    assert "norm bound (radius) public" not in assumes
-    assert "kernel and number of frequencies public" in assumes
+def test_the_guarantee_names_the_kernel():
+    model = erm.KernelClassifier(random_state=0).fit(*rings(50, 0))
+    assert "kernel and number of frequencies public" in model.guarantee_.assumes
+    assert SEED_SECRET in model.guarantee_.assumes
+    assert SEED_SECRET not in erm.KernelClassifier().fit(*rings(50, 0)).guarantee_.assumes
 
 
 def test_the_fitted_model_does_not_carry_its_noise_source():
@@ -151,7 +165,15 @@ def test_the_fitted_model_does_not_carry_its_noise_source():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"n_frequencies": 0}, {"kernel": "rbf"}, {"gamma": 0.0}, {"paired": "no"}, {"gamma": 1e101}]
+    "bad",
+    [
+        {"n_frequencies": 0},
+        {"kernel": "rbf"},
+        {"gamma": 0.0},
+        {"paired": "no"},
+        {"gamma": 1e101},
+        {"random_state": np.random.default_rng(0)},
+    ],
 )
 def test_bad_parameters(bad):
     for estimator in (erm.RandomFourierFeatures(), erm.KernelClassifier()):

@@ -1,10 +1,11 @@
-"""Weighted, Gaussian, multi-class private ERM: lemmas by brute force, proven epsilon against the exact privacy loss."""
+"""Class weights, losses, calibration: lemmas by brute force, constants by hand, weighted and multi-class estimators."""
 
 import math
 from itertools import product
 
 import numpy as np
 import pytest
+from erm_data import HUBER, ROUNDING, neighbours, simulated, weights_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -13,49 +14,12 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from helpers import data, erm
-from helpers.erm import objective, worst_case
-from helpers.erm.softmax import softmax_curvature_sum, softmax_gradient
+from helpers.erm import risk
+from helpers.erm.risk import softmax_curvature_sum, softmax_gradient
+from helpers.evidence import exact_loss
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 FUZZ = settings(deadline=None, max_examples=250, derandomize=True)
-HUBER = erm.huber(0.3)
-ROUNDING = 1 + 1e-9
-
-
-def simulated(n, d, n_classes=2, *, seed=0, scale=0.4):
-    rng = np.random.default_rng(seed)
-    X = scale * rng.standard_normal((n, d))
-    y = np.argmax(X @ rng.standard_normal((d, n_classes)) + 0.3 * rng.standard_normal((n, n_classes)), axis=1)
-    return X, y
-
-
-def in_ball(rng, n, d, radius=1.0):
-    """Rows of norm at most radius, many of them on the sphere and some along an axis."""
-    rows = rng.standard_normal((n, d))
-    rows[rng.random(n) < 0.3] *= 1e-6
-    rows[:, 0] += 3 * (rng.random(n) < 0.3)
-    length = np.linalg.norm(rows, axis=1) * np.where(rng.random(n) < 0.7, 1.0, 1 + rng.random(n))
-    return radius * rows / length[:, None]
-
-
-def neighbours(rng, n, d, n_classes=2, radius=1.0):
-    """Rows and labels of two data sets that differ in their first record; empty classes occur."""
-    rows = in_ball(rng, n + 1, d, radius)
-    shares = rng.dirichlet(np.full(n_classes, rng.choice([0.05, 0.3, 5.0])))
-    codes = rng.choice(n_classes, size=n + 1, p=shares)
-    if rng.random() < 0.3:
-        codes[:] = codes[0]
-        codes[-1] = rng.integers(n_classes)
-    other = np.arange(n)
-    other[0] = n
-    return (rows[:n], codes[:n]), (rows[other], codes[other])
-
-
-def weights_of(codes, n_classes=2):
-    return erm.class_weights(np.bincount(codes, minlength=n_classes))[codes]
-
-
-# --- weights ---
 
 
 def test_weights_are_the_printed_ones_and_empty_classes_have_a_formula():
@@ -107,13 +71,6 @@ def test_no_change_moves_more_weight_than_the_number_of_classes(n_classes):
     assert stay @ np.abs(before - after) == pytest.approx(bound - 1, rel=1e-4)
 
 
-def test_inverse_frequencies_of_scikit_learn_have_no_bound():
-    n = 1000
-    theirs = n / (2 * np.array([n - 1, 1]))
-    assert theirs.max() == 500
-    assert erm.class_weights([n - 1, 1]).max() < 1
-
-
 @FUZZ
 @given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6))
 def test_radius_two_and_trace_norm_two_c(d, n, seed):
@@ -126,25 +83,8 @@ def test_radius_two_and_trace_norm_two_c(d, n, seed):
     for loss in (erm.LOGISTIC, HUBER):
         shift = (w * loss.slope(signed @ beta)) @ signed - (w2 * loss.slope(signed2 @ beta)) @ signed2
         assert np.linalg.norm(shift) <= 2 * ROUNDING
-        change = objective.curvature_sum(beta, signed, loss, w) - objective.curvature_sum(beta, signed2, loss, w2)
+        change = risk.curvature_sum(beta, signed, loss, w) - risk.curvature_sum(beta, signed2, loss, w2)
         assert np.abs(np.linalg.eigvalsh(change)).sum() <= 2 * loss.curvature * ROUNDING
-
-
-def test_a_flip_changes_the_hessian_with_full_rank():
-    """What the first version's proof overlooks: its rank-two argument needs a difference of rank two."""
-    d = 6
-    signed = np.vstack([np.eye(d), -np.eye(d)])
-    codes = np.zeros(2 * d, dtype=int)
-    flipped = codes.copy()
-    flipped[0] = 1
-    other = signed * np.where(flipped == 1, -1, 1)[:, None]
-    change = objective.curvature_sum(np.zeros(d), signed, erm.LOGISTIC, weights_of(codes)) - objective.curvature_sum(
-        np.zeros(d), other, erm.LOGISTIC, weights_of(flipped)
-    )
-    assert np.linalg.matrix_rank(change) == d
-
-
-# --- losses ---
 
 
 @pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
@@ -204,13 +144,10 @@ def test_softmax_derivatives_and_two_classes_are_logistic():
     numeric = np.array([(slope(flat + h) - slope(flat - h)) / 2e-5 for h in 1e-5 * np.eye(4)])
     assert hessian == pytest.approx(numeric, abs=1e-7)
     # Scores -+c z / sqrt(2): the margin is sqrt(2) c z, so the penalty on c is twice that of a margin loss.
-    C = erm.minimize_softmax(Z, codes % 2, 2, 0.4, np.zeros((1, 2)), tol=1e-11).beta
+    C = erm.minimize_softmax(Z, codes % 2, 2, 0.4, np.zeros((1, 2)), distance=1e-11).beta
     signed = Z * (2 * (codes % 2) - 1)[:, None]
-    beta = erm.minimize(signed, erm.LOGISTIC, 0.2, np.zeros(2), tol=1e-11).beta
+    beta = erm.minimize(signed, erm.LOGISTIC, 0.2, np.zeros(2), distance=1e-11).beta
     assert -math.sqrt(2) * C[0] == pytest.approx(beta, abs=1e-8)
-
-
-# --- constants ---
 
 
 def test_tight_constants_by_hand():
@@ -231,19 +168,6 @@ def test_tight_constants_by_hand():
     assert (rate, total) == pytest.approx((2 / (math.sqrt(2) * 4), 4 * 4 / (100 * 2)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(st.floats(0.01, 10), st.floats(-6, 1), st.sampled_from([ADD_REMOVE, REPLACE_ONE]))
-def test_tight_huber_moves_the_minimiser_less_than_the_printed_constants(epsilon, exponent, relation):
-    problem = {"epsilon": epsilon, "n_records": 1000, "regularization": 10.0**exponent, "neighbouring": relation}
-    tight = erm.calibrate(**problem, loss=HUBER, weighting=erm.fixed_weights(1.0, relation))
-    printed = erm.algorithm_2(**problem, curvature=HUBER.curvature)
-    assert tight.noise_rate >= printed.noise_rate * (1 - 1e-12)
-    displacement = [1 / (c.noise_rate * c.total_regularization) for c in (tight, printed)]
-    assert displacement[0] <= displacement[1] * (1 + 1e-9)
-    proven = erm.proven_epsilon(tight, n_records=1000, loss=HUBER, weighting=erm.fixed_weights(1.0, relation))
-    assert proven <= epsilon * (1 + 1e-9)
-
-
 def test_square_root_regime_by_hand_and_its_end():
     """lambda may not be raised: at least 2 (sqrt(2 T eps) - T) of eps is left, and nothing once T is too large."""
     problem = {"epsilon": 1.0, "n_records": 100, "weighting": erm.BALANCED, "raise_regularization": False}
@@ -251,25 +175,13 @@ def test_square_root_regime_by_hand_and_its_end():
         rate, total = erm.calibrate(regularization=1 / (100 * T), **problem)
         assert 2 * (math.sqrt(2 * T) - T) < 2 * rate < 1.0
         assert total == pytest.approx(1 / (100 * T))
-        assert erm.proven_epsilon(erm.Calibration(rate, total), n_records=100, weighting=erm.BALANCED) == pytest.approx(
-            1.0
-        )
+        assert exact_loss.proven_epsilon(
+            erm.Calibration(rate, total), n_records=100, weighting=erm.BALANCED
+        ) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="epsilon must exceed what the Jacobian costs"):
         erm.calibrate(regularization=1 / (100 * 2.5), **problem)
     with pytest.raises(ValueError, match="epsilon must exceed what the Jacobian costs"):
         erm.calibrate(regularization=1e-6, loss=HUBER, **problem)
-
-
-def test_printed_weighted_constants_by_hand():
-    rate, total = erm.calibrate(epsilon=1.0, n_records=1000, regularization=0.1, analysis="icml", dimension=7)
-    assert (rate, total) == pytest.approx(((1 - 4 * 0.25 * 7 / 100) / 3, 0.1))
-    rate, total = erm.calibrate(epsilon=1.0, n_records=1000, regularization=0.005, analysis="icml", dimension=7)
-    assert (rate, total) == pytest.approx((1 / 9, 0.25 / (1000 * math.expm1(0.25))))
-    assert total < 0.005  # the printed Delta is negative here
-    printed = erm.calibrate(epsilon=1.0, n_records=50, regularization=1e-4, analysis="arxiv")
-    assert printed == erm.algorithm_2(epsilon=1.0, n_records=50, regularization=1e-4)
-    with pytest.raises(ValueError, match="dimension must be"):
-        erm.calibrate(epsilon=1.0, n_records=50, regularization=1e-4, analysis="icml")
 
 
 @FUZZ
@@ -285,172 +197,7 @@ def test_tight_constants_spend_the_whole_budget_and_no_more(epsilon, n, log_reg,
     problem = {"n_records": n, "radius": radius, "loss": loss, "weighting": weighting}
     constants = erm.calibrate(epsilon=epsilon, regularization=10**log_reg, **problem)
     assert constants.total_regularization >= 10**log_reg
-    assert erm.proven_epsilon(constants, **problem) == pytest.approx(epsilon)
-
-
-# --- exact loss against what is proved ---
-
-
-@settings(deadline=None, max_examples=600, derandomize=True)
-@given(
-    st.integers(1, 6),
-    st.integers(1, 25),
-    st.floats(-2.5, 1.5),
-    st.floats(-2, 2),
-    st.sampled_from([0.2, 1.0, 12.0]),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 10**6),
-)
-def test_exact_loss_never_exceeds_what_is_proved(d, n, log_rate, log_total, radius, huber, balanced, seed):
-    """Any constants, not only calibrated ones, so every analysis is covered; random and directed outputs."""
-    rng = np.random.default_rng(seed)
-    loss = HUBER if huber else erm.LOGISTIC
-    constants = erm.Calibration(10**log_rate / radius, 10**log_total * radius**2 / n)
-    (rows, codes), (rows2, codes2) = neighbours(rng, n, d, radius=radius)
-    fixed = rng.random(2)
-    weighting = erm.BALANCED if balanced else erm.fixed_weights(float(fixed.max()))
-    w, w2 = (weights_of(c) if balanced else fixed[c] for c in (codes, codes2))
-    signed, signed2 = rows * (2 * codes - 1)[:, None], rows2 * (2 * codes2 - 1)[:, None]
-    proven = erm.proven_epsilon(constants, n_records=n, radius=radius, loss=loss, weighting=weighting)
-    outputs = 10 ** rng.uniform(-2, 3, (4, 1)) / radius * rng.standard_normal((4, d))
-    for beta in np.vstack([outputs, 10 ** rng.uniform(-2, 3) * signed[:1] / radius**2]):
-        exact = erm.privacy_loss(
-            beta, signed, signed2, **constants._asdict(), loss=loss, weights=w, neighbour_weights=w2
-        )
-        assert abs(exact) <= proven * ROUNDING + 1e-9
-
-
-@FUZZ
-@given(
-    st.integers(1, 3), st.integers(2, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6)
-)
-def test_exact_softmax_loss_never_exceeds_what_is_proved(d, n_classes, n, log_rate, log_total, seed):
-    rng = np.random.default_rng(seed)
-    constants = erm.Calibration(10**log_rate, 10**log_total / n)
-    here, there = neighbours(rng, n, d, n_classes)
-    for weighting in (erm.UNWEIGHTED, erm.balanced_weights(n_classes)):
-        w, w2 = (
-            np.ones(n) if weighting is erm.UNWEIGHTED else weights_of(pair[1], n_classes) for pair in (here, there)
-        )
-        proven = erm.proven_epsilon(constants, n_records=n, loss=erm.Softmax(n_classes), weighting=weighting)
-        for C in 10 ** rng.uniform(-2, 2) * rng.standard_normal((4, n_classes - 1, d)):
-            exact = erm.softmax_privacy_loss(C, here, there, **constants._asdict(), weights=w, neighbour_weights=w2)
-            assert abs(exact) <= proven * ROUNDING + 1e-9
-
-
-@FUZZ
-@given(st.integers(1, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6))
-def test_exact_loss_of_one_record_more_with_weights(d, n, log_rate, log_total, seed):
-    rng = np.random.default_rng(seed)
-    public = int(rng.integers(1, 40))
-    constants = erm.Calibration(10**log_rate, 10**log_total / public)
-    rows, codes = neighbours(rng, n + 1, d)[0]
-    signed = rows * (2 * codes - 1)[:, None]
-    proven = erm.proven_epsilon(constants, n_records=public, weighting=erm.balanced_weights(2))
-    for beta in 10 ** rng.uniform(-2, 2) * rng.standard_normal((4, d)):
-        exact = erm.privacy_loss(
-            beta,
-            signed,
-            signed[1:],
-            **constants._asdict(),
-            n_records=public,
-            weights=weights_of(codes),
-            neighbour_weights=weights_of(codes[1:]),
-        )
-        assert abs(exact) <= proven * ROUNDING + 1e-9
-
-
-# --- worst cases ---
-
-
-@pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
-def test_the_search_follows_true_derivatives(loss):
-    rng = np.random.default_rng(2)
-    rows, weights, beta = rng.standard_normal((5, 3)), rng.random(5), rng.standard_normal(3)
-
-    def at(b, r):
-        return worst_case._log_density(b, r.reshape(5, 3), weights, 0.7, np.array([0.5, 0.2, 0.1]), loss)
-
-    assert check_grad(lambda b: at(b, rows)[0], lambda b: at(b, rows)[1], beta) < 1e-6
-    assert check_grad(lambda r: at(beta, r)[0], lambda r: at(beta, r)[2].ravel(), rows.ravel()) < 1e-6
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-def test_a_found_worst_case_is_a_pair_of_data_sets_inside_the_ball(intercept):
-    constants = erm.calibrate(epsilon=1.0, n_records=40, regularization=1e-6, weighting=erm.BALANCED)
-    worst = worst_case.worst_case_loss(
-        constants,
-        n_records=40,
-        dimension=3,
-        rng=np.random.default_rng(0),
-        class_weight="balanced",
-        fit_intercept=intercept,
-        n_restarts=6,
-    )
-    again = erm.privacy_loss(
-        worst.beta,
-        worst.data,
-        worst.neighbour,
-        **constants._asdict(),
-        n_records=40,
-        weights=worst.weights,
-        neighbour_weights=worst.neighbour_weights,
-    )
-    assert worst.loss == pytest.approx(again)
-    assert np.linalg.norm(worst.data, axis=1).max() <= 1 + 1e-12
-    assert np.array_equal(worst.data[:-1] ** 2, worst.neighbour[:-1] ** 2)
-    if intercept:
-        assert np.abs(worst.data[:, -1]) == pytest.approx(1 / math.sqrt(2))
-    assert 0.3 < worst.loss <= 1.0
-
-
-def test_the_search_nearly_attains_the_logistic_theorem():
-    """At the largest regularisation-to-budget ratio the theorem allows, the loss found is within 2 % of epsilon."""
-    constants = erm.calibrate(epsilon=1.0, n_records=10_000, regularization=1e-9)
-    worst = worst_case.worst_case_loss(constants, n_records=10_000, dimension=3, rng=np.random.default_rng(1))
-    assert 0.98 < worst.loss <= 1.0
-
-
-@pytest.mark.parametrize(("analysis", "at_least"), [("icml", 11.4), ("arxiv", 11.1)])
-def test_printed_weighted_constants_are_violated_at_large_epsilon(analysis, at_least):
-    """n1 = 1 -> 0, the odd record along the output, the majority along the other axes."""
-    d, n = 30, 100_001
-    constants = erm.calibrate(epsilon=10.0, n_records=n, regularization=1e-12, analysis=analysis, dimension=d)
-    axes = np.vstack([np.eye(d)[1:], -np.eye(d)[1:]])
-    size = (n - 1) / len(axes)
-    data_ = np.vstack([-axes, np.eye(d)[:1]])
-    neighbour = np.vstack([-axes, -np.eye(d)[:1]])
-    w = np.append(np.full(len(axes), size / n), (n - 1) / n)
-    w2 = np.zeros(len(axes) + 1)
-    worst = max(
-        abs(
-            erm.privacy_loss(
-                s * np.eye(d)[0],
-                data_,
-                neighbour,
-                **constants._asdict(),
-                n_records=n,
-                weights=w,
-                neighbour_weights=w2,
-            )
-        )
-        for s in np.linspace(-3, 3, 61)
-    )
-    assert worst > at_least
-    tight = erm.calibrate(epsilon=10.0, n_records=n, regularization=1e-12, weighting=erm.BALANCED)
-    assert erm.proven_epsilon(tight, n_records=n, weighting=erm.BALANCED) == pytest.approx(10)
-
-
-def test_search_refuses_a_loss_without_third_derivative():
-    loss = erm.Loss(erm.LOGISTIC.slope, erm.LOGISTIC.bend, 0.25)
-    with pytest.raises(ValueError, match="third derivative"):
-        worst_case.worst_case_loss(
-            erm.Calibration(1.0, 1.0), n_records=2, dimension=1, rng=np.random.default_rng(0), loss=loss
-        )
-
-
-# --- Gaussian noise ---
+    assert exact_loss.proven_epsilon(constants, **problem) == pytest.approx(epsilon)
 
 
 @pytest.mark.parametrize(("epsilon", "shift", "jacobian"), [(1.0, 0.3, 0.0), (0.5, 1.0, 0.2), (3.0, 0.7, 1.0)])
@@ -503,26 +250,6 @@ def test_gaussian_constants_pay_for_the_jacobian_only_where_they_must():
         )
 
 
-# --- estimators ---
-
-
-def test_balanced_fit_is_stationary_for_the_weighted_objective():
-    X, y = simulated(150, 3)
-    model = erm.ObjectivePerturbationClassifier(
-        epsilon=1.0, regularization=0.05, class_weight="balanced", random_state=4, tol=1e-11
-    ).fit(X, y)
-    rows = erm.signed_rows(X, y == 1, radius=1.0)
-    beta = math.sqrt(2) * np.append(model.coef_[0], model.intercept_)
-    counts = np.bincount(y)
-    w = np.where(y == 1, counts[0], counts[1]) / 150
-    slope = (w * objective.LOGISTIC.slope(rows @ beta)) @ rows / 150 + model.total_regularization_ * beta
-    noise = -150 * slope
-    fresh = erm.estimators.spherical_gamma(4, model.noise_rate_, np.random.default_rng(4))
-    assert noise == pytest.approx(fresh, abs=1e-6)
-    assert (model.epsilon_noise_, model.epsilon_jacobian_) == pytest.approx((1.0, 0.0))
-    assert not hasattr(model, "class_weight_")
-
-
 def test_multinomial_twin_agrees_with_scikit_learn():
     X, y = simulated(300, 3, 4, scale=0.2)
     mine = erm.ERMClassifier(regularization=0.01, fit_intercept=False, classes=(0, 1, 2, 3), tol=1e-11).fit(X, y)
@@ -558,39 +285,15 @@ def test_private_weights_cost_their_share():
     assert model.noise_rate_ == pytest.approx(1.5 / (2 * model.class_weight_.max()))
 
 
-@pytest.mark.parametrize(
-    ("analysis", "epsilon", "proven"),
-    [("icml", 1.0, True), ("icml", 10.0, False), ("arxiv", 4.5, True), ("arxiv", 4.7, False)],
-)
-def test_printed_analyses_say_what_is_proved(analysis, epsilon, proven):
-    X, y = simulated(80, 3)
-    model = erm.ObjectivePerturbationClassifier(
-        epsilon, 1e-6, analysis=analysis, class_weight="balanced", random_state=0
-    ).fit(X, y)
-    assert (model.guarantee_.epsilon == epsilon) == proven
-    assert ("not the printed one" in model.guarantee_.source) != proven
-    assert model.guarantee_.epsilon >= epsilon
-
-
 def test_gaussian_noise_gives_an_approximate_guarantee():
     X, y = simulated(500, 3)
     model = erm.ObjectivePerturbationClassifier(1.0, 0.01, delta=1e-5, class_weight="balanced", random_state=0).fit(
         X, y
     )
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-5)
-    assert (model.epsilon_noise_, model.epsilon_jacobian_) == (1.0, 0.0)
-    assert erm.gaussian_objective_delta(1.0, 2 / model.noise_scale_) == pytest.approx(1e-5)
+    assert (model.epsilon_noise_, model.epsilon_jacobian_) == pytest.approx((1.0, 0.0), rel=1e-6)
+    assert erm.gaussian_objective_delta(1.0, 2 / model.noise_scale_) == pytest.approx(1e-5, rel=1e-4)
     assert not hasattr(model, "noise_rate_")
-
-
-def test_output_perturbation_adds_noise_of_the_right_rate():
-    X, y = simulated(50, 2)
-    twin = erm.ERMClassifier(0.2, fit_intercept=False, class_weight="balanced", tol=1e-12).fit(X, y)
-    model = erm.OutputPerturbationClassifier(0.7, 0.2, fit_intercept=False, class_weight="balanced", random_state=1)
-    model.fit(X, y)
-    assert model.noise_rate_ == pytest.approx(0.7 * 50 * 0.2 / 2)
-    noise = erm.estimators.spherical_gamma(2, model.noise_rate_, np.random.default_rng(1))
-    assert model.coef_[0] - twin.coef_[0] == pytest.approx(noise, abs=1e-7)
 
 
 @settings(deadline=None, max_examples=80, derandomize=True)
@@ -602,7 +305,7 @@ def test_the_minimiser_moves_no_further_than_output_perturbation_assumes(d, n, l
     for rows, codes in neighbours(rng, n, d):
         signed = rows * (2 * codes - 1)[:, None]
         w = weights_of(codes) if balanced else None
-        betas.append(erm.minimize(signed, erm.LOGISTIC, 10**log_reg, np.zeros(d), tol=1e-11, weights=w).beta)
+        betas.append(erm.minimize(signed, erm.LOGISTIC, 10**log_reg, np.zeros(d), distance=1e-11, weights=w).beta)
     assert np.linalg.norm(betas[0] - betas[1]) <= weighting.mass / (n * 10**log_reg) * ROUNDING
 
 
@@ -610,11 +313,13 @@ def test_bounds_are_the_unit_ball_of_the_data_module():
     wine = data.load("gaussian_mixture", n=200)
     raw = 3 * wine.X + 1
     box = np.column_stack([raw.min(axis=0) - 1, raw.max(axis=0) + 1])
-    mapped = objective.into_ball(raw, box, radius=1.0)
+    mapped = data.into_ball(raw, box)
     one = erm.ObjectivePerturbationClassifier(random_state=0, bounds=box).fit(raw, wine.y)
-    other = erm.ObjectivePerturbationClassifier(random_state=0).fit(mapped, wine.y)
-    assert np.array_equal(one.coef_, other.coef_)
-    assert one.decision_function(raw) == pytest.approx(other.decision_function(mapped))
+    twin, mapped_twin = erm.ERMClassifier(bounds=box).fit(raw, wine.y), erm.ERMClassifier().fit(mapped, wine.y)
+    assert np.array_equal(twin.coef_, mapped_twin.coef_)
+    assert one.decision_function(raw) == pytest.approx(
+        risk.design_matrix(mapped, radius=1.0, fit_intercept=False) @ one.coef_[0] + one.intercept_[0]
+    )
     assert "feature bounds public" in one.guarantee_.assumes
     with pytest.raises(ValueError, match="bounds must be finite"):
         erm.ERMClassifier(bounds=box[:1]).fit(raw, wine.y)
@@ -629,75 +334,11 @@ def test_huber_has_no_probabilities_and_two_classes():
         erm.ERMClassifier(loss="huber", classes=(0, 1, 2)).fit(X, y)
 
 
-@pytest.mark.parametrize("parameters", [{"analysis": "icml"}, {"analysis": "arxiv"}])
-def test_printed_analyses_are_binary_and_laplace_like(parameters):
-    for more in ({"classes": (0, 1, 2)}, {"delta": 1e-5}):
-        with pytest.raises(ValueError, match="analysis must be 'tight'"):
-            erm.ObjectivePerturbationClassifier(**parameters, **more).fit(None, None)
-
-
-def test_gradient_descent_has_the_noise_of_its_guarantee():
-    X, y = simulated(400, 2)
-    model = erm.DPGradientDescentClassifier(1.0, 1e-5, n_steps=50, class_weight="balanced", random_state=0).fit(X, y)
-    assert model.guarantee_.epsilon_at(1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert model.rho_ == pytest.approx(50 / (2 * model.noise_multiplier_**2))
-    quiet = erm.DPGradientDescentClassifier(1e4, 0.5, n_steps=3000, regularization=0.1, random_state=0).fit(X, y)
-    twin = erm.ERMClassifier(0.1).fit(X, y)
-    assert quiet.coef_ == pytest.approx(twin.coef_, abs=2e-2)
-
-
-def test_one_step_of_gradient_descent_has_the_claimed_sensitivity():
-    """The largest change of the clipped weighted sum over neighbours is at most mass times clip."""
-    rng = np.random.default_rng(3)
-    largest = 0.0
-    for _ in range(300):
-        n, d, clip = int(rng.integers(1, 12)), int(rng.integers(1, 4)), 0.4
-        sums = []
-        for rows, codes in neighbours(rng, n, d):
-            pull = rows * (2 * codes - 1)[:, None] * -0.5
-            pull *= np.minimum(1, clip / np.maximum(np.linalg.norm(pull, axis=1), 1e-300))[:, None]
-            sums.append(weights_of(codes) @ pull)
-        largest = max(largest, np.linalg.norm(sums[0] - sums[1]))
-    assert 0.3 * clip < largest <= 2 * clip
-
-
-def test_mammography_size_is_fast_and_exact():
-    X, y = simulated(11_183, 6)
-    model = erm.ObjectivePerturbationClassifier(random_state=0, class_weight="balanced").fit(X, y)
-    assert model.n_iter_ <= 12
-    assert model.gradient_norm_ <= 1e-8 * (1 + 1e-3 * 7 / model.noise_rate_)
-
-
-@pytest.mark.parametrize("labels", [[1, 1], [0, 1], [1, 0]])
-def test_a_jump_of_the_hessian_does_not_stop_the_solver(labels):
-    """Whether a fit fails must not tell neighbouring data sets apart."""
-    model = erm.OutputPerturbationClassifier(1.0, 1e-3, loss="huber", h=0.1, random_state=0)
-    assert np.isfinite(model.fit(np.array([[1.0], [0.0]]), np.array(labels)).coef_).all()
-
-
-def test_huber_problems_are_solved_whatever_the_rows():
-    rng = np.random.default_rng(5)
-    for _ in range(400):
-        n, d = int(rng.integers(1, 40)), int(rng.integers(1, 7))
-        rows = np.asfortranarray(in_ball(rng, n, d))
-        loss, penalty = erm.huber(10 ** rng.uniform(-3, 0)), 10 ** rng.uniform(-7, 0)
-        solution = objective.minimize(rows, loss, penalty, np.zeros(d), tol=1e-8)
-        slope = objective.gradient(solution.beta, rows, loss, penalty, np.zeros(d))
-        assert np.linalg.norm(slope) <= 1e-8
-
-
-def test_huber_value_slope_and_bend_belong_together():
-    margins = np.linspace(-2, 3, 1001)
-    loss = erm.huber(0.4)
-    assert np.gradient(loss.value(margins), margins)[1:-1] == pytest.approx(loss.slope(margins)[1:-1], abs=5e-3)
-    assert loss.value(np.array([-3.0, 0.6, 1.0, 1.4, 5.0])) == pytest.approx([4.0, 0.4, 0.1, 0.0, 0.0])
-
-
 def test_gaussian_noise_with_several_classes_pays_for_each_direction():
     X, y = simulated(200, 3, 4)
     model = erm.ObjectivePerturbationClassifier(0.5, 0.1, delta=3e-3, classes=(0, 1, 2, 3), random_state=0).fit(X, y)
     shift = np.sqrt(2) * 2 * 1.0 / model.noise_scale_  # mass 2, a softmax gradient of length sqrt 2, radius 1
-    assert erm.gaussian_objective_delta(0.5, shift, model.epsilon_jacobian_) == pytest.approx(1e-3, rel=1e-6)
+    assert erm.gaussian_objective_delta(0.5, shift, model.epsilon_jacobian_) == pytest.approx(1e-3, rel=1e-4)
 
 
 def test_a_second_fit_leaves_nothing_of_the_first():
@@ -714,34 +355,3 @@ def test_a_second_fit_leaves_nothing_of_the_first():
 def test_bounds_that_arithmetic_cannot_use_are_refused(bounds):
     with pytest.raises(ValueError, match="bounds must be at most 1e150"):
         erm.ERMClassifier(bounds=bounds).fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
-
-
-@pytest.mark.parametrize("analysis", erm.ANALYSES)
-def test_an_epsilon_that_overflows_is_refused(analysis):
-    with pytest.raises(ValueError, match="epsilon must be"):
-        erm.calibrate(epsilon=3000.0, n_records=10, regularization=0.1, analysis=analysis, dimension=2)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("d", [3, 7])
-def test_the_arxiv_main_branch_is_not_private_just_above_its_boundary(epsilon, d):
-    n = 100_001
-    edge = erm.LOGISTIC.curvature / math.expm1(epsilon / 2)
-    problem = {"epsilon": epsilon, "n_records": n, "regularization": 1.0001 * edge / n}
-    axes = np.eye(d)
-    majority = np.vstack([-axes[1:], axes[1:]])
-    weights = np.append(np.full(len(majority), (n - 1) / len(majority) / n), (n - 1) / n)
-
-    def loss(constants):
-        return erm.privacy_loss(
-            np.zeros(d),
-            np.vstack([majority, axes[:1]]),
-            np.vstack([majority, -axes[:1]]),
-            **constants._asdict(),
-            n_records=n,
-            weights=weights,
-            neighbour_weights=np.zeros(len(weights)),
-        )
-
-    assert loss(erm.calibrate(**problem, analysis="arxiv")) > epsilon
-    assert loss(erm.calibrate(**problem, weighting=erm.BALANCED)) <= epsilon

@@ -43,11 +43,11 @@ def test_the_gap_is_within_its_bound_whenever_the_noise_is(seed, dimension, regu
     rows = rng.normal(size=(30, dimension))
     rows /= np.maximum(1, np.linalg.norm(rows, axis=1))[:, None]
     noise = spherical_gamma(dimension, rate, rng)
-    best = minimize(rows, LOGISTIC, regularization, np.zeros(dimension), tol=1e-10).beta
+    best = minimize(rows, LOGISTIC, regularization, np.zeros(dimension), distance=1e-10).beta
     if on_output:
         released = best + noise
     else:
-        released = minimize(rows, LOGISTIC, regularization, noise / 30, tol=1e-10).beta
+        released = minimize(rows, LOGISTIC, regularization, noise / 30, distance=1e-10).beta
     # The failure probability at which this very noise is on the edge.
     failure = float(gamma.sf(np.linalg.norm(noise), dimension, scale=1 / rate))
     bound = gen.empirical_gap_bound(
@@ -104,7 +104,9 @@ def test_the_excess_loss_is_within_the_bound(mechanism):
     def loss(beta):
         return mass @ np.logaddexp(0, -atoms @ beta)
 
-    comparator = minimize(np.repeat(atoms, (mass * 100).astype(int), axis=0), LOGISTIC, 1e-2, np.zeros(2), tol=1e-10)
+    comparator = minimize(
+        np.repeat(atoms, (mass * 100).astype(int), axis=0), LOGISTIC, 1e-2, np.zeros(2), distance=1e-10
+    )
     rate = n * lam * eps / 2 if mechanism == "output" else eps / 2
     bound = gen.excess_loss_bound(
         mechanism,
@@ -120,9 +122,9 @@ def test_the_excess_loss_is_within_the_bound(mechanism):
         rows = atoms[rng.choice(4, size=n, p=mass)]
         noise = spherical_gamma(2, rate, rng)
         if mechanism == "output":
-            beta = minimize(rows, LOGISTIC, lam, np.zeros(2), tol=1e-9).beta + noise
+            beta = minimize(rows, LOGISTIC, lam, np.zeros(2), distance=1e-9).beta + noise
         else:
-            beta = minimize(rows, LOGISTIC, lam, noise / n, tol=1e-9).beta
+            beta = minimize(rows, LOGISTIC, lam, noise / n, distance=1e-9).beta
         broken += loss(beta) > loss(comparator.beta) + bound.total
     assert binomtest(broken, runs, 2 * failure, alternative="greater").pvalue > 1e-3
 

@@ -12,8 +12,9 @@ from scipy import integrate
 from scipy.stats import binomtest, ks_2samp, norm
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 
+from helpers.erm.midpoint import MidpointClassifier
 from helpers.evidence import two_gaussians as pop
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, gaussian_delta, gaussian_mu
+from helpers.privacy import gaussian_delta, gaussian_mu
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -159,71 +160,12 @@ def test_sums_and_scaled_counts_move_by_the_stated_sensitivity(records, value, l
     assert np.linalg.norm(removed) <= math.sqrt(2) + 1e-9
 
 
-@pytest.mark.parametrize("counts", ["private", "public"])
-def test_noise_is_that_of_the_guarantee(counts):
-    X, y = np.zeros((1050, 1)), np.repeat([0, 1], [1000, 50])
-    model = pop.PrivateThresholdClassifier(5.0, 2.0, 1e-5, counts=counts, rng=np.random.default_rng(3))
-    means = np.array([model.fit(X, y).means_ for _ in range(700)])
-    sd = 2 * 5.0 / gaussian_mu(2.0, 1e-5) / np.array([1000, 50])
-    assert np.allclose(means.std(axis=0) / sd, 1, atol=0.12)
-    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (2.0, 1e-5)
-    assert model.guarantee_.neighbouring is REPLACE_ONE
-    assert ("class counts public" in model.guarantee_.assumes) == (counts == "public")
-
-
 def test_private_counts_first_order_formula():
     n0, n1 = 4000, 400
     X, y = np.repeat([-1.0, 1.0], [n0, n1])[:, None], np.repeat([0, 1], [n0, n1])
-    model = pop.PrivateThresholdClassifier(4.0, 1.0, rng=np.random.default_rng(5))
+    model = MidpointClassifier(4.0, 1.0)
     found = np.std([model.fit(X, y).threshold_ for _ in range(700)])
     assert found == pytest.approx(pop.private_counts_sd(n0, n1, -1, 1, 4.0, 1 / gaussian_mu(1.0, 1e-5)), rel=0.1)
-
-
-@pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
-@pytest.mark.parametrize("only", [0, 1])
-def test_private_counts_never_fail_on_an_empty_class(relation, only):
-    X, y = np.linspace(-9, 9, 30)[:, None], np.full(30, only)
-    model = pop.PrivateThresholdClassifier(2.0, 0.5, neighbouring=relation, rng=0).fit(X, y)
-    assert np.isfinite(model.threshold_)
-    assert abs(model.threshold_) <= 2
-    assert (model.counts_ >= 1).all()
-    assert model.guarantee_.neighbouring is relation
-    assert set(model.predict(X)) <= {0, 1}
-
-
-def test_public_counts_say_that_a_class_is_missing():
-    with pytest.raises(ValueError, match="record of each class"):
-        pop.PrivateThresholdClassifier(2.0, counts="public").fit(np.zeros((3, 1)), [0, 0, 0])
-
-
-def test_the_printed_mechanism_warns_and_promises_nothing():
-    X, y = np.zeros((60, 1)), np.repeat([0, 1], [50, 10])
-    model = pop.PrivateThresholdClassifier(1.0, 0.5, counts="printed", rng=0)
-    with pytest.warns(PrivacyLeakWarning, match="private counts"):
-        model.fit(X, y)
-    assert model.guarantee_.epsilon == math.inf
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        found = np.std([model.set_params(rng=seed).fit(X, y).threshold_ for seed in range(2000)])
-    assert found == pytest.approx(pop.printed_sd(50, 10, 1.0, 0.5, 1e-5), rel=0.08)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"radius": 0}, "radius"),
-        ({"radius": -1.0}, "radius"),
-        ({"epsilon": 0}, "epsilon"),
-        ({"delta": 1.0}, "delta"),
-        ({"counts": "secret"}, "counts"),
-        ({"counts": "printed", "epsilon": 1.0}, "below 1 for the classic"),
-        ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring"),
-        ({"gamma": math.nan}, "gamma"),
-    ],
-)
-def test_bad_parameters_are_refused_before_the_data_is_read(changes, message):
-    with pytest.raises(ValueError, match=message):
-        pop.PrivateThresholdClassifier(**changes).fit("not data", None)
 
 
 def test_bad_populations_are_refused():
@@ -387,7 +329,7 @@ def test_standard_errors_of_the_simulation():
 def test_released_midpoints_are_those_of_the_classifier(counts):
     """Few minority records, so that clipping and the least count take part."""
     X, y = np.repeat([-1.0, 1.0], [400, 12])[:, None], np.repeat([0, 1], [400, 12])
-    model = pop.PrivateThresholdClassifier(4.0, 0.8, counts=counts, rng=np.random.default_rng(10))
+    model = MidpointClassifier(4.0, 0.8, counts=counts)
     single = [model.fit(X, y).threshold_ for _ in range(700)]
     noise = 1 / gaussian_mu(0.8, 1e-5)
     many = pop.released_midpoints([-400, 12], [400, 12], 4.0, noise, counts, 20_000, np.random.default_rng(11))

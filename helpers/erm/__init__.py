@@ -1,33 +1,31 @@
 """Private empirical risk minimisation: linear classifiers with noise in the objective, or on its minimiser.
 
-The estimators are differentially private for their coefficients, weighted by class or not, and `privacy_loss` lets
-anyone check it exactly. Modules: `objective` and `softmax` (risk and solver), `weighting` (class weights), `analysis`
-(noise constants, exact loss), `worst_case` (search for the largest loss), `estimators` and `descent` (scikit-learn
-classes), `features` (kernels), `tuning` (private choice of parameters), `generalization` (what the noise costs).
+Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
+solver leaves. Modules: `losses`, `risk` (rows and derivatives), `solver` (minimisers within a certified distance),
+`weighting` (class weights), `calibration` (noise constants), `linear`, `perturbation` and `gradient_descent`
+(scikit-learn classes), `kernels` (random features). Formulas as printed elsewhere, and exact losses, are left to
+`helpers.evidence`.
 """
 
-from helpers.erm.analysis import (
-    ANALYSES,
+from helpers.erm.calibration import (
     Calibration,
     GaussianCalibration,
-    algorithm_2,
     calibrate,
     calibrate_gaussian,
     default_regularization,
     gaussian_objective_delta,
-    privacy_loss,
-    proven_epsilon,
-    softmax_privacy_loss,
+    largest_move,
 )
-from helpers.erm.descent import DPGradientDescentClassifier
-from helpers.erm.estimators import ERMClassifier, ObjectivePerturbationClassifier, OutputPerturbationClassifier
-from helpers.erm.features import KernelClassifier, RandomFourierFeatures
-from helpers.erm.objective import LOGISTIC, Loss, design_matrix, huber, minimize, signed_rows
-from helpers.erm.softmax import Softmax, minimize_softmax, zero_sum_basis
+from helpers.erm.gradient_descent import DPGradientDescentClassifier
+from helpers.erm.kernels import KernelClassifier, RandomFourierFeatures
+from helpers.erm.linear import ERMClassifier
+from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
+from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
+from helpers.erm.risk import design_matrix, signed_rows
+from helpers.erm.solver import Solution, minimize, minimize_softmax
 from helpers.erm.weighting import BALANCED, UNWEIGHTED, Weighting, balanced_weights, class_weights, fixed_weights
 
 __all__ = [
-    "ANALYSES",
     "BALANCED",
     "LOGISTIC",
     "UNWEIGHTED",
@@ -41,8 +39,8 @@ __all__ = [
     "OutputPerturbationClassifier",
     "RandomFourierFeatures",
     "Softmax",
+    "Solution",
     "Weighting",
-    "algorithm_2",
     "balanced_weights",
     "calibrate",
     "calibrate_gaussian",
@@ -52,11 +50,9 @@ __all__ = [
     "fixed_weights",
     "gaussian_objective_delta",
     "huber",
+    "largest_move",
     "minimize",
     "minimize_softmax",
-    "privacy_loss",
-    "proven_epsilon",
     "signed_rows",
-    "softmax_privacy_loss",
     "zero_sum_basis",
 ]

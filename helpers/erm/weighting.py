@@ -1,7 +1,7 @@
 """Class weights, and how far one record can move the weighted sum of the losses.
 
 `class_weights` is the only place where the weights' formula stands; `Weighting` holds the two numbers that a privacy
-proof needs to know about it. What follows from them for the noise is left to `helpers.erm.analysis`.
+proof needs to know about it. What follows from them for the noise is left to `helpers.erm.calibration`.
 """
 
 from typing import NamedTuple

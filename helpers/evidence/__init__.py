@@ -1,4 +1,6 @@
 """What a verdict needs and no practitioner calls: printed formulas, exact losses, worst cases, enumerations.
 
-Methods never import from here. Modules: `excess_loss`, `two_gaussians`, `worst_case`.
+Methods never import from here. Modules: `printed_resampling`, `printed_bagging`, `enumeration`, `kissing_certificates`,
+`two_gaussians` (resampling, bagging, known populations); `printed_erm`, `exact_loss`, `worst_case`, `excess_loss`
+(empirical risk minimisation).
 """

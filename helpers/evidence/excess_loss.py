@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scipy.special import gammaincinv
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.objective import LOGISTIC
+from helpers.erm.losses import LOGISTIC
 
 MECHANISMS = ("output", "objective")
 METHODS = ("derived", "printed")

@@ -1,31 +1,24 @@
-"""Two Gaussian classes on a line: what a threshold does to every metric, and a private estimate of the threshold.
+"""Two Gaussian classes on a line: what a threshold does to every metric, and the error of a private threshold.
 
 Everything here has a closed form or a one-dimensional integral, so printed formulas and bounds can be held against
 exact values: rates and metrics of a population, the delta of two Gaussians with different variances, the error of the
-private midpoint with its upper and lower bounds. How such an estimate behaves on real data is left to the methods that
-learn.
+private midpoint with its upper and lower bounds. The classifier that releases it is `helpers.erm.midpoint`'s.
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import GaussianDpEvent
 from scipy import integrate, optimize
 from scipy.special import expit, log_ndtr, ndtr, ndtri
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, Sensitivity, gaussian
-from helpers.privacy.mechanisms import EXACT_REALS, gaussian_multiplier
+from helpers.erm.midpoint import COUNTS
+from helpers.privacy import gaussian_delta
 
 METRICS = ("recall", "precision", "f1", "balanced_accuracy", "g_mean", "weighted_error")
 CHANGES = ("record", "label", "width")
-COUNTS = ("private", "public", "printed")
-# One record per class is the least by which a sum is divided.
-_SMALLEST_COUNT = 1.0
+_SMALLEST_COUNT = 1.0  # by which a sum is divided
 
 
 def _numbers(name: str, values) -> np.ndarray:
@@ -397,11 +390,7 @@ def two_gaussian_delta(epsilon: float, shift: float, sd: float, other_sd: float)
 def _one_way(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
     """Excess of N(0, sd^2) over e^epsilon N(shift, other_sd^2)."""
     if sd == other_sd:
-        if shift == 0:
-            return 0.0
-        mu = abs(shift) / sd
-        upper, lower = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        return float(np.exp(upper) * -np.expm1(min(lower - upper, 0.0)))
+        return gaussian_delta(epsilon, abs(shift) / sd)
     # log ratio - epsilon = square x^2 + linear x + constant
     square = (1 / other_sd**2 - 1 / sd**2) / 2
     linear = -shift / other_sd**2
@@ -481,160 +470,16 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = 
     }
 
 
-class PrivateThresholdClassifier(ClassifierMixin, BaseEstimator):
-    """Threshold between two privately estimated class means; class 1 lies above.
-
-    Parameters
-    ----------
-    radius : float
-        Values are clipped to [-radius, radius]; public, above 0.
-    epsilon : float
-        Above 0; below 1 for counts="printed".
-    delta : float
-        In (0, 1).
-    gamma : float
-        The threshold is gamma * mean of class 1 + (1 - gamma) * mean of class 0. Public.
-    counts : {"private", "public", "printed"}
-        "private": clipped sums and class counts are released together by one Gaussian mechanism whose noise does not
-        depend on the data. Under replace-one the counts need no noise beyond that of the sums: a changed value moves
-        one sum by 2R; a changed label moves two sums by R each and the count by 1, which multiplied by sqrt(2) R makes
-        a change of length 2R again. With the sums alone the noise would be the same. "public": the
-        counts are known, so neighbours keep labels, a change touches one class, and each mean gets noise for 2R/n_b.
-        "printed": the paper's mechanism, noise for 2R/n_b with private counts; its guarantee promises nothing, and it
-        warns.
-    neighbouring : NeighboringRelation
-        `REPLACE_ONE`, or `ADD_REMOVE` with counts="private".
-    rng : numpy.random.Generator or int, optional
-
-    Attributes
-    ----------
-    means_ : array of shape (2,)
-        Released means, clipped to [-radius, radius] unless counts="printed".
-    threshold_ : float
-    counts_ : array of shape (2,)
-        Released counts, at least 1.
-    guarantee_ : Guarantee
-        For everything above.
-
-    Raises
-    ------
-    ValueError
-        In `fit`: a parameter out of range, labels other than 0 and 1, more than one feature; with
-        public counts a class without records.
-        Private counts never fail: an empty class gives a mean of pure noise.
-
-    Notes
-    -----
-    Source: Differential Privacy Under Class Imbalance, Appendix C.2 (printed); Balle and Wang 2018, Theorem 9.
-
-    >>> x, y = Population().sample(4000, np.random.default_rng(0))
-    >>> model = PrivateThresholdClassifier(radius=5.0, epsilon=1.0, rng=0).fit(x[:, None], y)
-    >>> str(model.guarantee_), bool(abs(model.threshold_) < 0.1)
-    ('(1, 1e-05)-DP, replace-one', True)
-    """
-
-    def __init__(
-        self, radius=1.0, epsilon=1.0, delta=1e-5, gamma=0.5, counts="private", neighbouring=REPLACE_ONE, rng=None
-    ):
-        self.radius = radius
-        self.epsilon = epsilon
-        self.delta = delta
-        self.gamma = gamma
-        self.counts = counts
-        self.neighbouring = neighbouring
-        self.rng = rng
-
-    def fit(self, X, y):
-        """Release the means and set the threshold."""
-        self._check_parameters()
-        X, y = validate_data(self, X, y)
-        if X.shape[1] != 1 or not np.isin(y, (0, 1)).all():
-            raise ValueError(f"X must have one feature and y labels 0 and 1, got {X.shape[1]} features")
-        rng = np.random.default_rng(self.rng)
-        clipped = np.clip(X[:, 0], -self.radius, self.radius)
-        sums = np.bincount(y.astype(int), weights=clipped, minlength=2)
-        totals = np.bincount(y.astype(int), minlength=2).astype(float)
-        release = {"private": self._private, "public": self._public, "printed": self._printed}[self.counts]
-        self.classes_ = np.array([0, 1])
-        self.means_, self.counts_, self.guarantee_ = release(sums, totals, rng)
-        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
-        return self
-
-    def decision_function(self, X):
-        """Distance above the threshold."""
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False)[:, 0] - self.threshold_
-
-    def predict(self, X):
-        """1 at or above the threshold."""
-        return (self.decision_function(X) >= 0).astype(int)
-
-    def _check_parameters(self):
-        check_real("radius", self.radius, low=0, inclusive="neither")
-        check_real("gamma", self.gamma)
-        check_choice("counts", self.counts, COUNTS)
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
-        if self.counts == "printed":
-            gaussian_multiplier(self.epsilon, self.delta, "classic")
-        allowed = (REPLACE_ONE, ADD_REMOVE) if self.counts == "private" else (REPLACE_ONE,)
-        check_choice("neighbouring", self.neighbouring, allowed)
-
-    def _private(self, sums, totals, rng):
-        replaced = self.neighbouring is REPLACE_ONE
-        # Scaled counts fill the sensitivity up to what the sums need anyway (replace-one), or match them (add/remove).
-        unit = math.sqrt(2) * self.radius if replaced else self.radius
-        told = totals[1:] if replaced else totals
-        sensitivity = Sensitivity(2 * self.radius if replaced else math.sqrt(2) * self.radius, self.neighbouring, "l2")
-        noisy, guarantee = gaussian(np.append(sums, unit * told), sensitivity, self.epsilon, self.delta, rng)
-        counts = noisy[2:] / unit
-        if replaced:
-            counts = np.array([totals.sum() - counts[0], counts[0]])
-        counts = np.maximum(counts, _SMALLEST_COUNT)
-        means = np.clip(noisy[:2] / counts, -self.radius, self.radius)
-        return means, counts, self._with(guarantee, "radius public", "which class lies above public")
-
-    def _public(self, sums, totals, rng):
-        if not totals.all():
-            raise ValueError(f"y must have a record of each class when the counts are public, got {totals.tolist()}")
-        # In units of each mean's own sensitivity a change moves one coordinate by 1.
-        scale = 2 * self.radius / totals
-        sensitivity = Sensitivity(1.0, REPLACE_ONE, "l2")
-        noisy, guarantee = gaussian(sums / totals / scale, sensitivity, self.epsilon, self.delta, rng)
-        means = np.clip(noisy * scale, -self.radius, self.radius)
-        return (
-            means,
-            totals,
-            self._with(guarantee, "radius public", "class counts public", "which class lies above public"),
-        )
-
-    def _printed(self, sums, totals, rng):
-        warnings.warn(
-            "the noise scale 2R/n_b is computed from private counts; (2 epsilon, 2 delta) does not hold",
-            PrivacyLeakWarning,
-            stacklevel=3,
-        )
-        counts = np.maximum(totals, _SMALLEST_COUNT)
-        multiplier = gaussian_multiplier(self.epsilon, self.delta, "classic")
-        means = sums / counts + rng.normal(scale=2 * self.radius * multiplier / counts)
-        nothing = Guarantee(math.inf, 0.0, REPLACE_ONE, source="noise scaled by private counts: nothing is promised")
-        return means, counts, nothing
-
-    @staticmethod
-    def _with(guarantee: Guarantee, *assumes: str) -> Guarantee:
-        event = guarantee.event if isinstance(guarantee.event, GaussianDpEvent) else None
-        return Guarantee(
-            guarantee.epsilon, guarantee.delta, guarantee.neighbouring, event, (*assumes, EXACT_REALS), guarantee.source
-        )
-
-
 # Error of the midpoint
 
 
 def released_midpoints(
     sums, totals, radius: float, multiplier: float, counts: str, draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Many thresholds that `PrivateThresholdClassifier` with gamma 1/2 (replace-one) releases for one data set.
+    """Many thresholds that `MidpointClassifier` with gamma 1/2 (replace-one) releases for one data set.
+
+    With public counts and the classic multiplier these are those of the printed mechanism too, whose means are not
+    clipped; it takes the private counts for public ones, and promises nothing (`flip_delta`).
 
     Parameters
     ----------
@@ -652,7 +497,7 @@ def released_midpoints(
     >>> released_midpoints([-400.0, 40.0], [400, 40], 3.0, 0.0, "private", 2, np.random.default_rng(0))
     array([0., 0.])
     """
-    check_choice("counts", counts, COUNTS[:2])
+    check_choice("counts", counts, COUNTS)
     radius = check_real("radius", radius, low=0, inclusive="neither")
     multiplier = check_real("multiplier", multiplier, low=0)
     draws = check_integer("draws", draws, low=1)

@@ -1,7 +1,7 @@
 """Full-batch gradient descent with Gaussian noise: a yardstick for objective perturbation.
 
 Every step releases the clipped, weighted sum of the gradients with Gaussian noise, so its guarantee is a composition of
-Gaussian mechanisms and needs no exact minimiser and no smooth loss. Mini-batches and deep models are left to others.
+Gaussian mechanisms and needs no minimiser and no smooth loss. Mini-batches and deep models are left to others.
 """
 
 import math
@@ -10,12 +10,12 @@ import numpy as np
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 
 from helpers.checks import check_integer, check_real
-from helpers.erm.estimators import PrivateERMClassifier
-from helpers.erm.objective import Solution
-from helpers.privacy import REPLACE_ONE, Guarantee, compose, gaussian_mu
+from helpers.erm.linear import row_weights
+from helpers.erm.perturbation import PrivateLinearClassifier
+from helpers.privacy import REPLACE_ONE, Guarantee, gaussian_mu
 
 
-class DPGradientDescentClassifier(PrivateERMClassifier):
+class DPGradientDescentClassifier(PrivateLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every step of gradient descent.
 
     Parameters
@@ -30,7 +30,8 @@ class_weight, bounds, counts_share
     clip : float, optional
         Largest norm of one record's gradient before its weight, > 0; `radius` if left out, which never clips.
     learning_rate : float, optional
-        > 0; 1 / (curvature radius^2 + regularization) if left out, which is safe for every data set.
+        In (0, 2 / regularization]; 1 / (curvature radius^2 + regularization) if left out, which is safe for every data
+        set.
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class_weight, bounds, counts_share
         Parameter of zero-concentrated differential privacy, n_steps / (2 noise_multiplier^2).
     guarantee_ : helpers.privacy.Guarantee
     others
-        As in `ERMClassifier`; there is no minimiser, so `gradient_norm_` is NaN.
+        As in `ObjectivePerturbationClassifier`.
 
     Raises
     ------
@@ -75,12 +76,19 @@ class_weight, bounds, counts_share
         clip=None,
         learning_rate=None,
     ):
-        super().__init__(regularization, radius, fit_intercept, 1e-8, classes, loss, h, class_weight, bounds)
         self.epsilon = epsilon
         self.delta = delta
+        self.regularization = regularization
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+        self.classes = classes
         self.neighbouring = neighbouring
         self.n_records = n_records
-        self.random_state = random_state
+        self.loss = loss
+        self.h = h
+        self.class_weight = class_weight
+        self.bounds = bounds
         self.counts_share = counts_share
         self.n_steps = n_steps
         self.clip = clip
@@ -90,39 +98,42 @@ class_weight, bounds, counts_share
         super()._check_parameters()
         check_real("delta", self.delta, low=0, high=1, inclusive="neither")
         check_integer("n_steps", self.n_steps, low=1)
-        for name in ("clip", "learning_rate"):
-            if getattr(self, name) is not None:
-                check_real(name, getattr(self, name), low=0, inclusive="neither")
         if len(self.classes) > 2:
             raise ValueError(f"classes must be two labels, got {self.classes!r}")
+        if self.clip is not None:
+            check_real("clip", self.clip, low=1e-100, high=1e100)
+        if self.learning_rate is not None:
+            # Clipped sums are bounded, so coefficients are as long as the penalty alone does not make them grow.
+            check_real("learning_rate", self.learning_rate, low=0, high=2 / self.regularization, inclusive="high")
 
-    def _solve(self, rows, codes, weights, regularization, linear):
-        loss, signs = self._loss(), 2.0 * codes - 1
-        clip = self.radius if self.clip is None else self.clip
+    def _released(self, records, weights, weighting, budget, rng):
+        """Coefficients and their guarantee; sets the constants as attributes."""
+        multiplier = math.sqrt(self.n_steps) / gaussian_mu(budget.learner, self.delta)
+        clip = float(self.radius if self.clip is None else self.clip)
+        scale = multiplier * weighting.mass * clip
+        beta = self._descend(records, row_weights(records, weights), clip, scale, rng)
+        self.noise_multiplier_, self.rho_ = multiplier, self.n_steps / (2 * multiplier**2)
+        guarantee = Guarantee(
+            budget.learner,
+            float(self.delta),
+            self.neighbouring,
+            SelfComposedDpEvent(GaussianDpEvent(multiplier), self.n_steps),
+            self._assumptions(rng),
+            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)",
+        )
+        return beta, guarantee
+
+    def _descend(self, records, weights, clip, scale, rng) -> np.ndarray:
+        """The last of the steps; every one sees the records through one noisy sum."""
+        loss, signs, rows = self._loss(), 2.0 * records.codes - 1, records.rows
         rate = self.learning_rate or 1 / (loss.curvature * self.radius**2 + self.regularization)
-        self.noise_multiplier_ = math.sqrt(self.n_steps) / gaussian_mu(self._budget, self.delta)
-        self.rho_ = self.n_steps / (2 * self.noise_multiplier_**2)
-        scale = self.noise_multiplier_ * self._weighting.mass * clip
         lengths = np.linalg.norm(rows, axis=1)
         weights = np.ones(len(rows)) if weights is None else weights
-        divisor = self._divisor(len(rows))
         beta = np.zeros(rows.shape[1])
         for _ in range(self.n_steps):
             slope = loss.slope(signs * (rows @ beta))
             # |slope| length is the norm of one gradient; multiplying first avoids a division by zero.
             slope = slope * np.minimum(1.0, clip / np.maximum(np.abs(slope) * lengths, clip))
-            total = (weights * signs * slope) @ rows + self._rng.normal(0.0, scale, len(beta))
-            beta = beta - rate * (total / divisor + self.regularization * beta)
-        return Solution(beta, math.nan, self.n_steps)
-
-    def _guarantee(self):
-        event = SelfComposedDpEvent(GaussianDpEvent(self.noise_multiplier_), self.n_steps)
-        own = Guarantee(
-            self._budget,
-            float(self.delta),
-            self.neighbouring,
-            event,
-            tuple(item for item in self._assumptions() if item != "exact minimiser"),
-            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)",
-        )
-        return compose([self._counted, own]) if self.class_weight == "private" else own
+            total = (weights * signs * slope) @ rows + rng.normal(0.0, scale, len(beta))
+            beta = beta - rate * (total / records.divisor + self.regularization * beta)
+        return beta

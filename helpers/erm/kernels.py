@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.estimators import ObjectivePerturbationClassifier
+from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.erm.perturbation import ObjectivePerturbationClassifier
+from helpers.privacy import PrivateMixin, check_random_state, child_state
 
 KERNELS = ("gaussian", "laplacian", "cauchy")
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
@@ -33,8 +34,8 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
     paired : bool
         True: cosine and sine of every frequency, divided by sqrt(D): 2 D features, of norm exactly 1. False: the
         cosine with a random phase, times sqrt(2/D): D features, of norm up to sqrt(2).
-    random_state : int, Generator or None
-        Of the frequencies, which need not be secret. It must not be the source of a learner's noise.
+    random_state : None or int
+        Of the frequencies, which need not be secret.
 
     Attributes
     ----------
@@ -70,9 +71,9 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
         D = check_integer("n_frequencies", self.n_frequencies, low=1)
         check_choice("kernel", self.kernel, KERNELS)
         gamma = check_real("gamma", self.gamma, low=0, high=_LARGEST_ENTRY, inclusive="high")
-        check_choice("paired", self.paired, (True, False))
+        check_boolean("paired", self.paired)
+        rng = np.random.default_rng(check_random_state(self.random_state))
         X = validate_data(self, X, dtype=np.float64)
-        rng = np.random.default_rng(self.random_state)
         shape = (X.shape[1], D)
         # The density of the frequencies is the kernel's Fourier transform.
         if self.kernel == "gaussian":
@@ -88,7 +89,9 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
     def transform(self, X):
         """Feature vectors of X (n, d): (n, 2 D) if paired, else (n, D)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _mapped(self, X):
         angles = np.clip(X, -_LARGEST_ENTRY, _LARGEST_ENTRY) @ self.frequencies_ + self.phases_
         D = angles.shape[1]
         if self.paired:
@@ -100,7 +103,7 @@ def _learner_has_probabilities(model) -> bool:
     return hasattr(model.estimator_ if hasattr(model, "estimator_") else model._learner(), "predict_proba")
 
 
-class KernelClassifier(ClassifierMixin, BaseEstimator):
+class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     """A private linear learner on random Fourier features: private classification with a kernel.
 
     Parameters
@@ -112,18 +115,19 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         Budget, of the estimator's meaning.
     n_frequencies, kernel, gamma, paired
         As in `RandomFourierFeatures`.
-    frequency_state : int or Generator
+    frequency_state : None or int
         Of the frequencies, which are published.
-    random_state : int, Generator or None
-        Of the noise. None except in experiments: whoever can guess it knows the noise.
+    random_state : None or int
+        Of the noise. None: noise that nobody can predict. An integer is for reproducing: whoever knows it can undo the
+        privacy. It has nothing to do with `frequency_state`, also where the two are equal.
 
     Attributes
     ----------
     features_ : RandomFourierFeatures; estimator_ : estimator
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        The estimator's, for its coefficients and the frequencies together. It assumes no bound on the records, because
-        the features keep theirs.
+        The estimator's, for its coefficients and the frequencies together. The norm bound that it names is the
+        features' own, a constant that they keep whatever the records are.
 
     Raises
     ------
@@ -159,20 +163,23 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
-        learner = self._learner()
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        # A child stream, so that equal integers do not make the published frequencies tell the noise.
-        secret = np.random.default_rng(self.random_state).spawn(1)[0]
+        check_random_state(self.random_state)
         features = RandomFourierFeatures(
-            self.n_frequencies, self.kernel, self.gamma, self.paired, self.frequency_state
-        ).fit(X)
+            self.n_frequencies, self.kernel, self.gamma, self.paired, check_random_state(self.frequency_state)
+        )
+        learner = self._learner()
+        fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        features.fit(np.zeros((1, X.shape[1])))
+        secret = child_state(self.random_state, self._noise_generator(X, y))
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
-        learner.fit(features.transform(X), y)
-        learner.set_params(random_state=None)  # what is left of the noise source must not travel with the model
+        learner.fit(features._mapped(X), y)
+        learner.set_params(random_state=None)  # the seed of the noise must not travel with the model
         self.features_, self.estimator_ = features, learner
         self.classes_ = learner.classes_
-        kept = tuple(a for a in learner.guarantee_.assumes if a != "norm bound (radius) public")
-        self.guarantee_ = replace(learner.guarantee_, assumes=(*kept, "kernel and number of frequencies public"))
+        self.guarantee_ = replace(
+            learner.guarantee_, assumes=(*learner.guarantee_.assumes, "kernel and number of frequencies public")
+        )
         return self
 
     def decision_function(self, X):

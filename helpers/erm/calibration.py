@@ -1,0 +1,301 @@
+"""Noise calibration of private empirical risk minimisation: what a budget buys, from public numbers alone.
+
+`calibrate` and `calibrate_gaussian` turn a privacy budget into the noise and the regularisation of objective
+perturbation, `largest_move` says how far one record moves a minimiser. Every constant is proved for the exact
+minimiser; what is lost between it and a solver's result is a part of the budget of its own
+(`helpers.erm.perturbation`).
+"""
+
+import math
+from typing import NamedTuple
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from helpers.checks import check_boolean, check_integer, check_real
+from helpers.erm.losses import LOGISTIC
+from helpers.erm.weighting import UNWEIGHTED
+
+_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
+_NOTHING_LEFT = (
+    "epsilon must exceed what the Jacobian costs when regularization may not be raised, got {!r}; "
+    "raise epsilon, regularization or n_records"
+)
+
+
+class Calibration(NamedTuple):
+    """Constants of objective perturbation.
+
+    Attributes
+    ----------
+    noise_rate : float
+        The noise b has density proportional to exp(-noise_rate ||b||).
+    total_regularization : float
+        lambda + Delta, the coefficient of ||beta||^2 / 2.
+    """
+
+    noise_rate: float
+    total_regularization: float
+
+
+class GaussianCalibration(NamedTuple):
+    """Constants of objective perturbation with Gaussian noise.
+
+    Attributes
+    ----------
+    noise_scale : float
+        Standard deviation of each coordinate of the noise b.
+    total_regularization : float
+        lambda + Delta.
+    """
+
+    noise_scale: float
+    total_regularization: float
+
+
+def calibrate(
+    *,
+    epsilon,
+    n_records,
+    regularization,
+    radius=1.0,
+    loss=LOGISTIC,
+    weighting=UNWEIGHTED,
+    raise_regularization=True,
+) -> Calibration:
+    """Constants of objective perturbation, the best that are proved here.
+
+    Let T = R^2 / (n L) and g = noise_rate R, with L the total regularisation. A change of one record moves b by at most
+    mass R, and raises the Jacobian's log determinant by at most gained c T.
+
+    * A loss that cannot pull and bend at once (logistic, softmax) needs nothing for the Jacobian once T <= free_ratio
+      g. So L is raised to mass steepness R^2 / (free_ratio n epsilon), for logistic loss 2 R^2 / (n epsilon), and the
+      whole of epsilon goes to the noise. If L may not be raised, g solves own_cost + (gained - own) cost(g, T) +
+      (mass - gained) steepness g = epsilon, about a square root in epsilon.
+    * Other losses pay log(1 + own c T) + (gained - own) c T, the changed record by its rank and the others by the
+      trace norm; L is raised until that is at most epsilon/2. Without weights under replace-one, epsilon/4: this is
+      the L of the published fallback, at 1.5 times its noise rate.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget, in (0, 700].
+    n_records : int
+        n >= 1, public.
+    regularization : float
+        lambda > 0.
+    radius : float
+        Public bound R > 0 on a record's norm.
+    loss : Loss or Softmax
+    weighting : Weighting
+        What one record does to the weights; it belongs to a neighbouring relation.
+    raise_regularization : bool
+        Whether more than `regularization` may be used.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range; or epsilon does not cover the Jacobian and `raise_regularization` is False.
+
+    Source: proved in the chapters on private and on weighted private ERM.
+
+    >>> calibrate(epsilon=1.0, n_records=1000, regularization=1e-3)
+    Calibration(noise_rate=0.5, total_regularization=0.002)
+    """
+    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
+    n_records = check_integer("n_records", n_records, low=1)
+    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    bend = radius**2 / n_records
+    if check_boolean("raise_regularization", raise_regularization):
+        regularization = max(regularization, bend / _largest_ratio(epsilon, loss, weighting))
+    rate = _largest_rate(epsilon, bend / regularization, loss, weighting)
+    return Calibration(rate / radius, regularization)
+
+
+def calibrate_gaussian(
+    *,
+    epsilon,
+    delta,
+    n_records,
+    regularization,
+    radius=1.0,
+    loss=LOGISTIC,
+    weighting=UNWEIGHTED,
+    raise_regularization=True,
+) -> GaussianCalibration:
+    """Constants of (epsilon, delta)-DP objective perturbation with Gaussian noise; see `gaussian_objective_delta`.
+
+    For logistic loss L is raised to mass R^2 / (n epsilon) and the Jacobian costs nothing: where the loss exceeds
+    epsilon, some record's (z_i)_+ is so large that its best slope is 1, where it does not bend. Otherwise L is raised
+    until the Jacobian costs at most epsilon/2.
+
+    Parameters
+    ----------
+    epsilon, n_records, regularization, radius, loss, weighting, raise_regularization
+        As in `calibrate`.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        As in `calibrate`.
+
+    Source: Kifer, Smith and Thakurta 2012; Redberg, Koskela and Wang 2023 for a fixed direction.
+
+    >>> calibrate_gaussian(epsilon=1.0, delta=1e-6, n_records=1000, regularization=1e-2).noise_scale.__round__(3)
+    8.674
+    """
+    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
+    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+    n_records = check_integer("n_records", n_records, low=1)
+    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    bend = radius**2 / n_records
+    if check_boolean("raise_regularization", raise_regularization):
+        free = loss.free_ratio >= 1
+        limit = epsilon / weighting.mass if free else _ratio_of_share(0.5, epsilon, loss, weighting)
+        regularization = max(regularization, bend / limit)
+    jacobian = gaussian_jacobian_cost(epsilon, bend / regularization, loss, weighting)
+    if jacobian >= epsilon:
+        raise ValueError(_NOTHING_LEFT.format(epsilon))
+    low, high = 1e-12 * epsilon, 1.0
+    while gaussian_objective_delta(epsilon, high, jacobian) < delta:
+        high *= 2
+    # 0 is underflow, not privacy: such shifts are far below the one sought.
+    shift = brentq(lambda a: gaussian_objective_delta(epsilon, a, jacobian) - delta, low, high, xtol=1e-14)
+    return GaussianCalibration(weighting.mass * loss.steepness * radius / shift, regularization)
+
+
+def gaussian_objective_delta(epsilon, shift, jacobian=0.0) -> float:
+    """Delta at `epsilon` of objective perturbation with Gaussian noise, whatever direction the noise moves in.
+
+    When a label changes, every record moves b a little, in proportions that depend on the output: b moves by sum m_i
+    p_i u_i with sum m_i <= mass, 0 <= p_i <= 1 and u_i fixed, in no fixed direction. Under the neighbour's noise, the
+    loss is at most jacobian + sum (m_i/mass) shift (z_i)_+ with z_i standard normal (or shorter), and since (e^x -
+    e^epsilon)_+ is convex, delta is at most its mean for a single z: e^{jacobian + shift^2/2} Phi(shift - z0) -
+    e^epsilon Phi(-z0), z0 = (epsilon - jacobian)/shift. This is for margin losses. A softmax record pulls along the
+    largest of K - 1 such z_i, and delta is at most K - 1 times as large.
+
+    Parameters
+    ----------
+    epsilon : float
+        > `jacobian`.
+    shift : float
+        mass steepness R / noise_scale, > 0.
+    jacobian : float
+        What the log determinant can change by, >= 0; 0 for logistic loss if epsilon >= mass T.
+
+    >>> round(gaussian_objective_delta(1.0, 0.25), 7)
+    5.1e-06
+    """
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    shift = check_real("shift", shift, low=0, inclusive="neither")
+    jacobian = check_real("jacobian", jacobian, low=0)
+    if epsilon <= jacobian:
+        return 1.0
+    cut = (epsilon - jacobian) / shift
+    above = jacobian + shift**2 / 2 + log_ndtr(shift - cut)
+    below = epsilon + log_ndtr(-cut)
+    return float(min(1.0, math.exp(min(above, 700.0)) * -math.expm1(min(below - above, 0.0))))
+
+
+def gaussian_jacobian_cost(epsilon, ratio, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
+    """What the determinant adds to the loss under Gaussian noise, T = `ratio`: nothing for logistic loss at small T.
+
+    >>> gaussian_jacobian_cost(1.0, 0.5), gaussian_jacobian_cost(1.0, 0.6) > 0
+    (0.0, True)
+    """
+    if loss.free_ratio >= 1 and ratio <= epsilon / weighting.mass * (1 + 1e-14):
+        return 0.0
+    return determinant_cost(ratio, loss, weighting)
+
+
+def largest_move(*, n_records, regularization, radius=1.0, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
+    """How far the minimiser moves at most when one record changes: mass steepness R / (n lambda).
+
+    Parameters
+    ----------
+    n_records, regularization, radius, loss, weighting
+        As in `calibrate`.
+
+    Source: Chaudhuri, Monteleoni and Sarwate 2011, Corollary 8; weights by `Weighting`.
+
+    >>> largest_move(n_records=100, regularization=0.5)
+    0.04
+    """
+    return weighting.mass * loss.steepness * radius / (n_records * regularization)
+
+
+def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest_norm=10.0) -> float:
+    """A penalty that needs no private data: pure noise moves the coefficients by largest_norm/R on average.
+
+    Without a signal the minimiser is -b/(n lambda), and b has mean length 2 R d / epsilon at the noise rate of the
+    calibration without weights or with balanced ones.
+
+    Parameters
+    ----------
+    n_records, dimension : int
+        n and d (coefficients, the intercept included), public.
+    epsilon : float
+        Budget.
+    radius : float
+        R, public bound on a record's norm.
+    largest_norm : float
+        Of the coefficients times R, above 0.
+
+    >>> default_regularization(1000, 10, 1.0)
+    0.002
+    """
+    n_records = check_integer("n_records", n_records, low=1)
+    dimension = check_integer("dimension", dimension, low=1)
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
+    return 2 * dimension * radius**2 / (largest_norm * n_records * epsilon)
+
+
+def _largest_ratio(epsilon, loss, weighting) -> float:
+    """Largest T = R^2 / (n L) at which `calibrate` does not ask for more regularisation."""
+    if loss.free_ratio > 0:
+        return loss.free_ratio * epsilon / (weighting.mass * loss.steepness)
+    # Without weights the share of epsilon at which L is the printed fallback's; the noise then has more than there.
+    plain = weighting.gained == weighting.own
+    return _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
+
+
+def _ratio_of_share(share, epsilon, loss, weighting) -> float:
+    """Largest T at which the determinant's change costs at most that share of epsilon."""
+    high = 1.0
+    while determinant_cost(high, loss, weighting) < share * epsilon:
+        high *= 2
+    return brentq(lambda ratio: determinant_cost(ratio, loss, weighting) - share * epsilon, 0.0, high, xtol=1e-300)
+
+
+def determinant_cost(ratio, loss, weighting) -> float:
+    """Bound on the log determinant's change: the changed record by its rank, all others by the trace norm."""
+    others = (weighting.gained - weighting.own) * loss.curvature * ratio
+    return loss.log_determinant(weighting.own * ratio) + others
+
+
+def joint_cost(g, ratio, loss, weighting) -> float:
+    """Bound on the privacy loss that looks at a record's pull and bend together."""
+    own = loss.own_cost(weighting.own * g, weighting.own * ratio)
+    others = (weighting.gained - weighting.own) * loss.cost(g, ratio)
+    return own + others + (weighting.mass - weighting.gained) * loss.steepness * g
+
+
+def _largest_rate(epsilon, ratio, loss, weighting) -> float:
+    """Largest g = noise_rate R that the theorems allow at T = `ratio`."""
+    whole = epsilon / (weighting.mass * loss.steepness)
+    separate = (epsilon - determinant_cost(ratio, loss, weighting)) / (weighting.mass * loss.steepness)
+    joint = -math.inf
+    if joint_cost(whole, ratio, loss, weighting) <= epsilon * (1 + 1e-14):
+        joint = whole
+    elif joint_cost(0.0, ratio, loss, weighting) < epsilon:
+        joint = brentq(lambda g: joint_cost(g, ratio, loss, weighting) - epsilon, 0.0, whole, xtol=1e-15)
+    best = max(separate, joint)
+    if best <= 0:
+        raise ValueError(_NOTHING_LEFT.format(epsilon))
+    return best

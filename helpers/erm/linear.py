@@ -1,0 +1,307 @@
+"""Linear classifiers of records inside a ball: what the private ones share, and the exact minimiser beside them.
+
+`LinearClassifier` holds rows, labels, class weights and predictions; `ERMClassifier` is the fit without noise, the
+yardstick for what privacy costs. Bounds and labels are public parameters, and no fit fails on the *values* of valid
+records (finite numbers, declared labels). Standardising features and choosing parameters are left to the caller.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+from scipy.special import softmax as softmax_probabilities
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.checks import check_boolean, check_choice, check_classes, check_real, label_codes
+from helpers.data import into_ball
+from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
+from helpers.erm.risk import design_matrix
+from helpers.erm.solver import Solution, minimize, minimize_softmax
+from helpers.erm.weighting import class_weights
+
+_LOSSES = ("logistic", "huber")
+_LARGEST_RADIUS = 1e100
+_LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more
+_LARGEST_TABLE = 10**15
+
+
+class Records(NamedTuple):
+    """Records as the solver wants them.
+
+    Attributes
+    ----------
+    rows : ndarray (m, d)
+        Feature vectors inside the ball.
+    codes : ndarray (m,) of int
+        Classes 0..K-1.
+    multiplicity : ndarray (m,) of int64, or None if every row is one record.
+    divisor : int
+        The number that divides the sum of the losses.
+    """
+
+    rows: np.ndarray
+    codes: np.ndarray
+    multiplicity: np.ndarray | None
+    divisor: int
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):
+    """Rows, labels, class weights and predictions of `ERMClassifier` and the private classifiers. Not used by
+    itself."""
+
+    _class_weights_allowed = (None, "balanced")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = np.size(self.classes) > 2
+        return tags
+
+    def decision_function(self, X):
+        """Scores (n,), positive for the second class; with more classes (n, K)."""
+        check_is_fitted(self)
+        X = self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
+        rows = design_matrix(X, radius=self.radius, fit_intercept=False)
+        scores = rows @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    @available_if(lambda model: model.loss == "logistic")
+    def predict_proba(self, X):
+        """Class probabilities (n, K) of the fitted logistic model, columns as in `classes_`."""
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return softmax_probabilities(scores, axis=1)
+        return np.column_stack([expit(-scores), expit(scores)])
+
+    def predict(self, X):
+        """Labels (n,): the class with the largest score."""
+        scores = self.decision_function(X)
+        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
+
+    def _check_parameters(self):
+        """Refuse public parameters that make no sense, before any record is looked at."""
+        check_real("regularization", self.regularization, low=0, inclusive="neither")
+        check_real("radius", self.radius, low=1 / _LARGEST_RADIUS, high=_LARGEST_RADIUS)
+        check_boolean("fit_intercept", self.fit_intercept)
+        check_choice("loss", self.loss, _LOSSES)
+        huber(self.h)  # says so if h is out of range
+        check_classes(self.classes)
+        if self.loss == "huber" and len(self.classes) > 2:
+            raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
+        self._check_class_weight()
+        self._check_condition(self.regularization)
+
+    def _check_condition(self, regularization):
+        """Refuse what double arithmetic cannot solve or hold, whatever the records are."""
+        condition = self._loss().curvature * self.radius**2 / regularization
+        if not 1 / _LARGEST_CONDITION**2 <= condition <= _LARGEST_CONDITION:
+            raise ValueError(
+                f"regularization must be at least {1 / _LARGEST_CONDITION:g} (and at most {_LARGEST_CONDITION**2:g}) "
+                f"times the loss's curvature times radius**2, got {regularization!r}"
+            )
+
+    def _check_class_weight(self):
+        if isinstance(self.class_weight, dict):
+            if set(self.class_weight) != set(np.unique(self.classes).tolist()):
+                raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
+            for weight in self.class_weight.values():
+                check_real("class_weight", weight, low=0, high=1)
+            if max(self.class_weight.values()) == 0:
+                raise ValueError(f"class_weight must be positive for some class, got {self.class_weight!r}")
+        elif self.class_weight not in self._class_weights_allowed:
+            allowed = ", ".join(repr(choice) for choice in self._class_weights_allowed)
+            raise ValueError(f"class_weight must be a dict or one of {allowed}, got {self.class_weight!r}")
+
+    def _check_bounds(self, n_features):
+        if self.bounds is None:
+            return
+        bounds = np.asarray(self.bounds, dtype=float)
+        if bounds.shape != (n_features, 2) or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
+            raise ValueError(f"bounds must be finite, of shape ({n_features}, 2), the lower one first")
+        # Beyond this, arithmetic would fail for some records and not for others.
+        widths = bounds[:, 1] / 2 - bounds[:, 0] / 2
+        if np.abs(bounds).max() > 1e150 or (widths[widths > 0] < 1e-150).any():
+            raise ValueError("bounds must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
+
+    def _records(self, X, y, multiplicity, n_records=None) -> Records:
+        """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
+        # A number of records that is given need not be that of the rows, which can then be private and 0.
+        fewest = 1 if n_records is None else 0
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        self._check_bounds(X.shape[1])
+        multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
+        self.classes_ = np.unique(self.classes)
+        codes = label_codes(y, self.classes_)
+        rows = design_matrix(self._mapped(X), radius=self.radius, fit_intercept=self.fit_intercept)
+        if n_records is None:
+            n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
+        return Records(rows, codes, multiplicity, n_records)
+
+    def _mapped(self, X) -> np.ndarray:
+        return X if self.bounds is None else into_ball(X, np.asarray(self.bounds, dtype=float), radius=self.radius)
+
+    def _weights(self, records) -> np.ndarray | None:
+        """Weights (K,) of the classes, public or from the data's own counts; None if all are 1."""
+        if self.class_weight is None:
+            return None
+        if isinstance(self.class_weight, dict):
+            return np.array([float(self.class_weight[label]) for label in self.classes_.tolist()])
+        counts = class_sizes(records, len(self.classes_))
+        return class_weights(counts if counts.any() else np.ones(len(counts)))  # without records they weigh nothing
+
+    def _loss(self):
+        """The loss, or its constants where there are more than two classes."""
+        if len(self.classes) > 2:
+            return Softmax(len(self.classes))
+        return LOGISTIC if self.loss == "logistic" else huber(self.h)
+
+    def _size(self, records) -> int:
+        """Number of coefficients that are free."""
+        return (len(self.classes) - 1) * records.rows.shape[1]
+
+    def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
+        """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n."""
+        weights = row_weights(records, weights)
+        linear, n, loss = noise / records.divisor, records.divisor, self._loss()
+        accuracy = {"distance": distance, "weights": weights, "n_records": n, "longest": float(self.radius)}
+        if isinstance(loss, Softmax):
+            linear = linear.reshape(loss.n_classes - 1, -1)
+            return minimize_softmax(records.rows, records.codes, loss.n_classes, regularization, linear, **accuracy)
+        signed = records.rows
+        signed *= (2.0 * records.codes - 1)[:, None]
+        return minimize(signed, loss, regularization, linear, **accuracy)
+
+    def _store(self, beta):
+        """Set `coef_` and `intercept_`, in the units of the shortened rows."""
+        if beta.ndim == 2:
+            beta = zero_sum_basis(len(self.classes_)).T @ beta
+        beta = np.atleast_2d(beta)
+        if self.fit_intercept:
+            self.coef_ = beta[:, :-1] / np.sqrt(2)
+            self.intercept_ = beta[:, -1] * self.radius / np.sqrt(2)
+        else:
+            self.coef_, self.intercept_ = beta, np.zeros(len(beta))
+
+    def _forget(self):
+        """Remove what an earlier fit has set: not every combination of parameters sets the same."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+
+class ERMClassifier(LinearClassifier):
+    """Regularised linear classification of records inside a ball, without privacy.
+
+    Minimises (1/n) sum w_i loss(s_i z_i'beta) + (regularization/2) ||beta||^2, where x is shortened to norm `radius`
+    and z = [x, radius] / sqrt(2) with an intercept, z = x without. Rows are shortened at prediction too. More than two
+    classes: the softmax loss, with scores that add up to zero.
+
+    Parameters
+    ----------
+    regularization : float
+        lambda > 0, on the mean loss, at least 1e-16 curvature radius^2; the intercept is regularised.
+    radius : float
+        Public bound on a row's Euclidean norm, in the units of X (of the mapped X if there are `bounds`).
+    fit_intercept : bool
+        Whether there is a constant feature; it lies inside the ball.
+    tol : float
+        In (0, 1): bound on what the distance to the exact minimiser changes in any score.
+    classes : sequence of at least two labels
+        Public. A label outside is refused; a class that no record has is not an error.
+    loss : {"logistic", "huber"}
+        "huber" (the smoothed SVM) has two classes and no probabilities.
+    h : float
+        Half the width of the Huber loss's quadratic piece, in [1e-10, 1e10].
+    class_weight : None, "balanced" or dict
+        "balanced": `class_weights` of the data's counts, n_other/n with two classes, which is not scikit-learn's. A
+        dict maps every label to a weight in [0, 1].
+    bounds : array (d, 2), optional
+        Public bounds of the features: X is mapped into the ball by them (`helpers.data.into_ball`).
+
+    Attributes
+    ----------
+    coef_ : ndarray (1, d) or (K, d); intercept_ : ndarray (1,) or (K,)
+        In the units of the shortened rows: decision = coef_ x + intercept_.
+    classes_ : ndarray (K,); n_features_in_ : int
+    gradient_norm_ : float; n_iter_ : int
+        Of the solver.
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range; X not a finite numeric matrix; a label outside `classes`.
+
+    >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
+    >>> ERMClassifier(regularization=0.1).fit(X, y).predict_proba([[1.0]]).round(3)
+    array([[0.252, 0.748]])
+    """
+
+    def __init__(
+        self,
+        regularization=1e-3,
+        radius=1.0,
+        fit_intercept=True,
+        tol=1e-9,
+        classes=(0, 1),
+        loss="logistic",
+        h=0.5,
+        class_weight=None,
+        bounds=None,
+    ):
+        self.regularization = regularization
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.classes = classes
+        self.loss = loss
+        self.h = h
+        self.class_weight = class_weight
+        self.bounds = bounds
+
+    def fit(self, X, y, multiplicity=None):
+        """Fit to X (m, d), labels y (m,) and, where rows stand for several equal records, their numbers (m,)."""
+        self._check_parameters()
+        check_real("tol", self.tol, low=0, high=1, inclusive="neither")
+        records = self._records(X, y, multiplicity)
+        none = np.zeros(self._size(records))
+        regularization, distance = float(self.regularization), self.tol / self.radius
+        solution = self._minimiser(records, self._weights(records), regularization, none, distance)
+        self._store(solution.beta)
+        self.gradient_norm_, self.n_iter_ = solution.gradient_norm, solution.n_iter
+        return self
+
+
+def class_sizes(records, n_classes) -> np.ndarray:
+    """Number of records (K,) of each class, as int64."""
+    numbers = np.ones(len(records.codes), np.int64) if records.multiplicity is None else records.multiplicity
+    sizes = np.zeros(n_classes, np.int64)
+    np.add.at(sizes, records.codes, numbers)
+    return sizes
+
+
+def row_weights(records, weights) -> np.ndarray | None:
+    """Weight (m,) of every row: its class's, times the number of records it stands for; None if all are 1."""
+    if weights is None:
+        return None if records.multiplicity is None else records.multiplicity.astype(float)
+    each = weights[records.codes]
+    return each if records.multiplicity is None else each * records.multiplicity
+
+
+def check_multiplicity(multiplicity, n_rows) -> np.ndarray:
+    """Numbers of records (m,), as int64.
+
+    Raises
+    ------
+    ValueError
+        Not `n_rows` integers of at least 1 that add up to at most 10^15.
+
+    >>> check_multiplicity([2, 1], 2)
+    array([2, 1])
+    """
+    numbers = np.asarray(multiplicity)
+    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu" or (numbers < 1).any():
+        raise ValueError(f"multiplicity must be {n_rows} integers of at least 1, got an array {numbers.shape}")
+    if not math.fsum(numbers) <= _LARGEST_TABLE:
+        raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {math.fsum(numbers):.0e}")
+    return numbers.astype(np.int64)

@@ -1,0 +1,161 @@
+"""A threshold between two class means: the smallest private classifier, for one feature.
+
+`MidpointClassifier` releases clipped sums and, unless they are public, class counts, by one Gaussian mechanism whose
+noise is computed from public numbers alone. What such a threshold does to every metric, and how far it is off, is known
+exactly for two normal classes: `helpers.evidence.two_gaussians`.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.checks import check_choice, check_real, label_codes
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivateMixin, Release, Sensitivity, check_random_state, gaussian
+
+COUNTS = ("private", "public")
+_SMALLEST_COUNT = 1.0  # by which a sum is divided
+_CLASSES = np.array([0, 1])
+
+
+class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
+    """Threshold between two privately estimated class means; class 1 lies above.
+
+    Parameters
+    ----------
+    radius : float
+        Values are clipped to [-radius, radius]; public, above 0.
+    epsilon : float
+        Above 0.
+    delta : float
+        In (0, 1).
+    gamma : float
+        The threshold is gamma * mean of class 1 + (1 - gamma) * mean of class 0. Public.
+    counts : {"private", "public"}
+        "private": clipped sums and class counts are released together. Under replace-one, which has the number of
+        records public, one count will do, and it needs no noise beyond that of the sums: a changed value moves one sum
+        by 2R; a changed label moves two sums by R each and the count by 1, which multiplied by sqrt(2) R makes a change
+        of length 2R again. Under add/remove one sum moves by R, and one of two counts by 1, which is multiplied by R:
+        sqrt(2) R. "public": the counts are known, so neighbours keep labels, a change touches one class, and each mean
+        gets noise for 2R/n_b.
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE`, or `ADD_REMOVE` with counts="private".
+    random_state : None or int
+        See `PrivateMixin`.
+
+    Attributes
+    ----------
+    means_ : array of shape (2,)
+        Released means, clipped to [-radius, radius].
+    threshold_ : float
+    counts_ : array of shape (2,)
+        Released counts, at least 1.
+    guarantee_ : Guarantee
+        For everything above.
+    classes_ : array of shape (2,); n_features_in_ : int
+
+    Raises
+    ------
+    ValueError
+        In `fit`: a parameter out of range, labels other than 0 and 1, more than one feature; with public counts a class
+        without records. Private counts never fail: an empty class, or under add/remove no record at all, gives a mean
+        of pure noise.
+
+    Notes
+    -----
+    Source: corrects Rosenblatt et al. 2025, Appendix C.2; Balle and Wang 2018, Theorem 9.
+
+    >>> X, y = np.linspace(-3, 3, 4000)[:, None], np.repeat([0, 1], 2000)
+    >>> model = MidpointClassifier(radius=5.0, epsilon=1.0, random_state=0).fit(X, y)
+    >>> str(model.guarantee_), bool(abs(model.threshold_) < 0.1)
+    ('(1, 1e-05)-DP, replace-one', True)
+    """
+
+    def __init__(
+        self,
+        radius=1.0,
+        epsilon=1.0,
+        delta=1e-5,
+        gamma=0.5,
+        counts="private",
+        neighbouring=REPLACE_ONE,
+        random_state=None,
+    ):
+        self.radius = radius
+        self.epsilon = epsilon
+        self.delta = delta
+        self.gamma = gamma
+        self.counts = counts
+        self.neighbouring = neighbouring
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X, y):
+        """Release the means of X (n, 1) with labels y (n,), and set the threshold; returns self."""
+        self._check_parameters()
+        X, y = validate_data(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
+        if X.shape[1] != 1:
+            raise ValueError(f"X must have one feature, got {X.shape[1]}")
+        codes = label_codes(y, _CLASSES)
+        sums = np.bincount(codes, weights=np.clip(X[:, 0], -self.radius, self.radius), minlength=2)
+        totals = np.bincount(codes, minlength=2).astype(float)
+        release = self._private if self.counts == "private" else self._public
+        self.classes_ = _CLASSES.copy()
+        self.means_, self.counts_, guarantee = release(sums, totals, self._noise_generator(X, y))
+        known = ("radius public", "which class lies above public")
+        known += ("class counts public",) if self.counts == "public" else ()
+        self.guarantee_ = replace(guarantee, assumes=(*known, *guarantee.assumes))
+        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
+        return self
+
+    def decision_function(self, X):
+        """Distance (n,) above the threshold."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False)[:, 0] - self.threshold_
+
+    def predict(self, X):
+        """1 at or above the threshold."""
+        above = self.decision_function(X) >= 0
+        return self.classes_[above.astype(int)]
+
+    def _check_parameters(self):
+        check_real("radius", self.radius, low=0, inclusive="neither")
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
+        check_real("gamma", self.gamma)
+        check_choice("counts", self.counts, COUNTS)
+        allowed = (REPLACE_ONE, ADD_REMOVE) if self.counts == "private" else (REPLACE_ONE,)
+        check_choice("neighbouring", self.neighbouring, allowed)
+        check_random_state(self.random_state)
+
+    def _private(self, sums, totals, rng):
+        """Means, counts and guarantee, with noise for counts in units that fit the sums' own sensitivity."""
+        replaced = self.neighbouring is REPLACE_ONE
+        unit, told = (math.sqrt(2) * self.radius, totals[1:]) if replaced else (self.radius, totals)
+        length = (2 if replaced else math.sqrt(2)) * self.radius
+        noisy, guarantee = self._gaussian(np.append(sums, unit * told), length, rng)
+        counts = noisy[2:] / unit
+        if replaced:
+            counts = np.array([totals.sum() - counts[0], counts[0]])
+        counts = np.maximum(counts, _SMALLEST_COUNT)
+        return self._clipped(noisy[:2] / counts), counts, guarantee
+
+    def _public(self, sums, totals, rng):
+        if not totals.all():
+            raise ValueError(f"y must have a record of each class when the counts are public, got {totals.tolist()}")
+        # In units of each mean's own sensitivity a change moves one coordinate by 1.
+        unit = 2 * self.radius / totals
+        noisy, guarantee = self._gaussian(sums / totals / unit, 1.0, rng)
+        return self._clipped(noisy * unit), totals, guarantee
+
+    def _gaussian(self, value, length, rng) -> Release:
+        return gaussian(value, Sensitivity(length, self.neighbouring, "l2"), self.epsilon, self.delta, rng)
+
+    def _clipped(self, means):
+        return np.clip(means, -self.radius, self.radius)

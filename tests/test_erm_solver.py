@@ -1,0 +1,242 @@
+"""Derivatives of the risk, and a solver that keeps its distance to the exact minimiser and never fails."""
+
+import math
+
+import numpy as np
+import pytest
+from erm_data import HUBER, in_ball, simulated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize
+
+from helpers import erm
+from helpers.erm import risk, solver
+
+# --- derivatives ---
+
+
+def test_derivatives_against_finite_differences():
+    rng = np.random.default_rng(1)
+    rows, beta, linear = rng.standard_normal((20, 3)), rng.standard_normal(3), rng.standard_normal(3)
+
+    def value(b):
+        return np.mean(np.logaddexp(0, -rows @ b)) + 0.35 * b @ b + linear @ b
+
+    def slope(b):
+        return risk.gradient(b, rows, erm.LOGISTIC, 0.7, linear)
+
+    assert np.allclose(slope(beta), approx_fprime(beta, value, 1e-7), atol=1e-5)
+    hessian = risk.curvature_sum(beta, rows, erm.LOGISTIC) / 20 + 0.7 * np.eye(3)
+    assert np.allclose(hessian, approx_fprime(beta, slope, 1e-7), atol=1e-5)
+
+
+def test_blocks_of_rows_add_up():
+    rng = np.random.default_rng(2)
+    rows, beta = rng.standard_normal((risk._BLOCK + 17, 3)), rng.standard_normal(3)
+    whole = (rows * erm.LOGISTIC.bend(rows @ beta)[:, None]).T @ rows
+    assert np.allclose(risk.curvature_sum(beta, rows, erm.LOGISTIC), whole)
+
+
+@pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
+def test_the_largest_third_derivative_is_one(loss):
+    margins = np.linspace(-8, 8, 20_001)
+    if math.isinf(loss.largest_twist):
+        assert loss.quadratic
+        assert len(np.unique(loss.bend(margins))) == 2
+    else:
+        numeric = np.abs(np.gradient(loss.bend(margins), margins))
+        assert numeric.max() == pytest.approx(loss.largest_twist, rel=1e-4)
+        assert numeric.max() <= loss.largest_twist
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_the_softmax_hessian_turns_at_most_as_fast_as_it_says(n_classes):
+    """One row: the third derivative along random and two-class directions, against the bound."""
+    rng, bound, largest = np.random.default_rng(0), erm.Softmax(n_classes).largest_twist, 0.0
+    basis = erm.zero_sum_basis(n_classes)
+    for _ in range(2000):
+        C = 3 * rng.standard_normal((n_classes - 1, 1))
+        along = basis @ rng.permutation(np.r_[1.0, -1.0, np.zeros(n_classes - 2)]) / math.sqrt(2)
+        if rng.random() < 0.3:
+            along = rng.standard_normal(n_classes - 1)
+            along /= np.linalg.norm(along)
+        step = 1e-4 * along[:, None]
+        one, other = (risk.softmax_curvature_sum(C + side * step, np.ones((1, 1))) for side in (1, -1))
+        largest = max(largest, np.linalg.norm(one - other, 2) / 2e-4)
+    assert 0.9 * bound < largest <= bound * (1 + 1e-6)
+
+
+# --- distance ---
+
+
+def reference(rows, loss, regularization, linear, beta, weights=None):
+    """The minimiser in extended precision: Newton steps with gradients in long double until they stop."""
+    wide = [np.asarray(a, dtype=np.longdouble) for a in (rows, linear, beta)]
+    w = np.ones(len(rows), dtype=np.longdouble) if weights is None else np.asarray(weights, dtype=np.longdouble)
+    bend = risk.curvature_sum(beta, rows, loss, weights) / len(rows) + regularization * np.eye(rows.shape[1])
+    for _ in range(60):
+        margins = wide[0] @ wide[2]
+        slope = -1 / (1 + np.exp(margins)) if loss is erm.LOGISTIC else loss.slope(margins)
+        slope = (w * slope) @ wide[0] / len(rows) + regularization * wide[2] + wide[1]
+        step = np.linalg.solve(bend, slope.astype(float))
+        wide[2] = wide[2] - step
+        if np.linalg.norm(step) < 1e-19 * np.linalg.norm(beta):
+            break
+    return wide[2]
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 200),
+    st.floats(-4, 0),
+    st.floats(-9, -1),
+    st.sampled_from([1e-3, 1.0, 30.0]),
+    st.integers(0, 10**6),
+)
+def test_results_are_within_the_distance_that_was_asked_for(d, n, log_penalty, log_distance, radius, seed):
+    rng = np.random.default_rng(seed)
+    rows, weights = np.asfortranarray(in_ball(rng, n, d, radius)), rng.random(n) * (rng.random(n) < 0.8)
+    penalty, linear = 10**log_penalty * radius**2, radius * rng.standard_normal(d) / n
+    distance = 10**log_distance / radius
+    found = erm.minimize(rows, erm.LOGISTIC, penalty, linear, distance=distance, weights=weights)
+    exact = reference(rows, erm.LOGISTIC, penalty, linear, found.beta, weights)
+    assert found.distance <= distance
+    assert np.linalg.norm(
+        (found.beta - exact).astype(float)
+    ) <= found.distance + 1e-13 / radius + 1e-14 * np.linalg.norm(exact)
+
+
+def test_a_generous_distance_is_used():
+    """Otherwise the test above would only say that everything is solved to rounding."""
+    rng = np.random.default_rng(0)
+    rows = in_ball(rng, 100, 3)
+    found = erm.minimize(rows, erm.LOGISTIC, 0.01, np.zeros(3), distance=1.0)
+    exact = reference(
+        rows, erm.LOGISTIC, 0.01, np.zeros(3), erm.minimize(rows, erm.LOGISTIC, 0.01, np.zeros(3), distance=1e-13).beta
+    )
+    assert 1e-6 < np.linalg.norm((found.beta - exact).astype(float)) <= found.distance <= 1.0
+
+
+def test_rounding_leaves_less_than_the_blur_covers():
+    """Tables of usual size, the noise of a private fit: the distance in extended precision is far below 1e-13."""
+    largest = 0.0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n, d = int(10 ** rng.uniform(2, 4)), int(rng.integers(2, 20))
+        rows, penalty = np.asfortranarray(in_ball(rng, n, d)), max(1e-3, 2 / n)
+        linear = rng.standard_normal(d) * 2 / n
+        found = erm.minimize(rows, erm.LOGISTIC, penalty, linear, distance=1e-13)
+        exact = reference(rows, erm.LOGISTIC, penalty, linear, found.beta)
+        largest = max(largest, np.linalg.norm((found.beta - exact).astype(float)))
+        assert found.distance <= 1e-13
+    assert largest <= 3e-15
+
+
+def test_huber_steps_inside_one_piece_are_exact():
+    found = erm.minimize(np.array([[1.0], [0.5]]), erm.huber(5.0), 0.5, np.zeros(1), distance=1e-300)
+    # All margins stay in the quadratic piece: (1/2) sum x (6 - x beta)/10 = beta/2.
+    assert found.distance == 0.0
+    assert found.beta == pytest.approx([(6 * 1.5 / 20) / (0.5 + 1.25 / 20)], rel=1e-14)
+
+
+def test_noisy_minimum_agrees_with_a_generic_optimiser():
+    rng = np.random.default_rng(3)
+    rows, linear = rng.standard_normal((50, 3)), rng.standard_normal(3)
+    found = minimize(lambda b: np.mean(np.logaddexp(0, -rows @ b)) + 0.05 * b @ b + linear @ b, np.zeros(3), tol=1e-10)
+    assert np.allclose(erm.minimize(rows, erm.LOGISTIC, 0.1, linear, distance=1e-10).beta, found.x, atol=1e-4)
+
+
+# --- no failure ---
+
+
+@settings(deadline=None, max_examples=400, derandomize=True)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.floats(-3, 3),
+    st.floats(-15.9, 4),
+    st.one_of(st.none(), st.floats(-6, 2)),
+    st.floats(-7, -1),
+    st.sampled_from(["", "one class", "repeated", "zeros", "axes"]),
+    st.integers(0, 10**6),
+)
+def test_output_perturbation_problems_are_solved_whatever_they_are(d, n, log_r, log_l, log_h, log_tol, kind, seed):
+    rng, radius = np.random.default_rng(seed), 10**log_r
+    rows = (
+        rng.standard_normal((n, d))
+        if kind != "axes"
+        else np.sign(rng.standard_normal((n, d))) * 10 ** rng.uniform(-8, 8, (n, d))
+    )
+    rows *= radius / np.linalg.norm(rows, axis=1)[:, None]
+    if kind == "one class":
+        rows *= np.sign(rows[:, :1])
+    elif kind == "repeated":
+        rows = rows[rng.integers(0, n, n)]
+    elif kind == "zeros":
+        rows[rng.random(n) < 0.5] = 0
+    loss = erm.LOGISTIC if log_h is None else erm.huber(10**log_h)
+    penalty = loss.curvature * radius**2 * 10**log_l
+    weights = None if rng.random() < 0.5 else rng.random(n) ** 3 * (rng.random(n) < 0.7)
+    distance = 10**log_tol * 2 * radius / (n * penalty)
+    found = erm.minimize(np.asfortranarray(rows), loss, penalty, np.zeros(d), distance=distance, weights=weights)
+    assert np.isfinite(found.beta).all()
+    assert found.distance <= distance
+    assert found.n_iter < 100
+
+
+@settings(deadline=None, max_examples=400, derandomize=True)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.floats(-3, 2),
+    st.floats(0, 4),
+    st.one_of(st.none(), st.floats(-6, 2)),
+    st.integers(0, 10**6),
+)
+def test_objective_perturbation_problems_are_solved_whatever_they_are(d, n, log_epsilon, log_more, log_h, seed):
+    rng, epsilon = np.random.default_rng(seed), 10**log_epsilon
+    loss = erm.LOGISTIC if log_h is None else erm.huber(10**log_h)
+    rate, penalty = erm.calibrate(epsilon=epsilon, n_records=n, regularization=1e-12 * 10**log_more, loss=loss)
+    noise = rng.standard_normal(d)
+    noise *= rng.gamma(d, 1 / rate) / np.linalg.norm(noise)
+    found = erm.minimize(np.asfortranarray(in_ball(rng, n, d)), loss, penalty, noise / n, distance=1e-13)
+    assert found.distance <= 1e-13
+    assert found.n_iter < 100
+
+
+@pytest.mark.parametrize("kind", [erm.OutputPerturbationClassifier, erm.ObjectivePerturbationClassifier])
+@pytest.mark.parametrize("labels", [[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+def test_neighbours_of_the_attack_on_failures_are_both_answered(kind, labels):
+    """Huber, n = 3, radius 871, lambda 1.2e-10: no data set may be told by an error."""
+    X = np.array([[871.0], [-871.0], [870.0]])
+    for seed in range(5):
+        model = kind(1.0, 1.2e-10, 871.0, False, loss="huber", random_state=seed).fit(X, np.array(labels))
+        assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("labels", [[1, 1], [0, 1], [1, 0]])
+def test_a_jump_of_the_hessian_does_not_stop_the_solver(labels):
+    """Whether a fit fails must not tell neighbouring data sets apart."""
+    model = erm.OutputPerturbationClassifier(1.0, 1e-3, loss="huber", h=0.1, random_state=0)
+    assert np.isfinite(model.fit(np.array([[1.0], [0.0]]), np.array(labels)).coef_).all()
+
+
+def test_a_hessian_that_rounding_made_singular_is_no_failure():
+    rows = np.asfortranarray(np.tile([[1.0, 1.0, 1.0]], (5, 1)) / math.sqrt(3))
+    found = erm.minimize(rows, erm.LOGISTIC, 4e-17, np.zeros(3), distance=1e6)
+    assert np.isfinite(found.beta).all()
+    assert np.ptp(found.beta) < 1e-6 * abs(found.beta[0])
+
+
+def test_the_line_search_gives_up_where_nothing_can_be_gained():
+    assert solver._line_search(lambda beta: (np.ones(1), None), np.zeros(1), np.ones(1), 1.0) is None
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_softmax_minimisers_are_stationary(classes):
+    X, codes = simulated(300, 3, classes, scale=0.3)
+    found = erm.minimize_softmax(X, codes, classes, 1e-4, np.ones((classes - 1, 3)) / 300, distance=1e-12)
+    slope = risk.softmax_gradient(found.beta, X, codes, 1e-4, np.ones((classes - 1, 3)) / 300)
+    assert found.distance <= 1e-12
+    assert np.linalg.norm(slope) < 1e-14
