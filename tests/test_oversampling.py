@@ -15,22 +15,17 @@ from scipy.optimize import linprog
 from scipy.special import expit
 from scipy.stats import binom, laplace, norm
 
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning
+from helpers.evidence.enumeration import insertion_deletion_distance, neighbours, substitution_distance, worst_case
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, PrivacyLeakWarning
 from helpers.resampling.oversampling import (
     DeterministicOversampler,
-    Stability,
     balance,
     copies_per_record,
     fixed_total,
-    insertion_deletion_distance,
     multiclass_substitution_bound,
-    neighbours,
     public_multiplicity,
-    random_oversampling_delta,
-    random_oversampling_epsilon,
+    random_copies,
     substitution_bound,
-    substitution_distance,
-    worst_case,
 )
 
 SILENT = pytest.mark.filterwarnings("ignore::helpers.privacy.PrivacyLeakWarning")
@@ -154,13 +149,15 @@ def test_balancing_changes_the_size_too():
         worst_case(interleaved(2, 6), balance())
 
 
+@SILENT
 def test_balancing_is_also_stable_where_the_minority_vanishes():
     for n in range(2, 15):
         one, none = np.array([1] + [0] * (n - 1)), np.array([0] * n)
         ids_one, ids_none = np.arange(n), np.array([n, *range(1, n)])
         a = np.repeat(ids_one, 1 + copies_per_record(one, balance()(one)))
         b = np.repeat(ids_none, 1 + copies_per_record(none, balance()(none)))
-        factors = [DeterministicOversampler(n_new="balance")._stability(*args).factor for args in ((n - 2, 1), (n, 0))]
+        sampler = DeterministicOversampler(n_new="balance")
+        factors = [sampler.fit(np.zeros((n, 1)), y).stability_.group_size for y in (one, none)]
         assert insertion_deletion_distance(a.tolist(), b.tolist()) <= min(factors)
 
 
@@ -207,8 +204,7 @@ def test_originals_first_then_copies_in_order():
     sampler = DeterministicOversampler(n_new=3)
     with pytest.warns(PrivacyLeakWarning, match="private number n1"):
         X_new, y_new = sampler.fit_resample(X, y)
-    assert sampler.sample_indices_.tolist() == [0, 1, 2, 3, 4, 0, 0, 3]
-    assert np.array_equal(X_new, X[sampler.sample_indices_])
+    assert np.array_equal(X_new, X[[0, 1, 2, 3, 4, 0, 0, 3]])
     assert y_new.tolist() == [1, 0, 0, 1, 0, 1, 1, 1]
 
 
@@ -224,7 +220,7 @@ def test_measured_distance_of_resampled_rows_stays_within_the_stability():
     ):
         sampler = DeterministicOversampler(**mode)
         rows = [list(map(tuple, np.column_stack(sampler.fit_resample(*data)))) for data in ((Z, w), (X, y))]
-        assert distance(*rows) == sampler.stability_.factor
+        assert distance(*rows) == sampler.stability_.group_size
 
 
 def test_containers_keep_their_type():
@@ -237,7 +233,20 @@ def test_containers_keep_their_type():
     X_sparse, _ = DeterministicOversampler(multiplicity=1).fit_resample(sparse.csr_matrix(np.eye(3)), [0, 0, 1])
     assert X_sparse.toarray().tolist() == [*np.eye(3).tolist(), [0, 0, 1]]
     X_list, y_list = DeterministicOversampler(multiplicity=1, minority="yes").fit_resample([[1], [2]], ["no", "yes"])
-    assert (X_list.tolist(), y_list.tolist()) == ([[1], [2], [2]], ["no", "yes", "yes"])
+    assert (X_list, y_list) == ([[1], [2], [2]], ["no", "yes", "yes"])
+
+
+@SILENT
+@pytest.mark.parametrize("mode", [{"multiplicity": 3}, {"n_new": 4}, {"n_new": "balance"}])
+def test_a_fitted_sampler_does_not_show_which_rows_were_copied(mode):
+    sampler = DeterministicOversampler(**mode)
+    sampler.fit_resample(np.zeros((5, 1)), [1, 0, 0, 1, 0])
+    assert set(vars(sampler)) == {*sampler.get_params(), "n_features_in_", "stability_"}
+
+
+def test_no_records_at_all_are_no_error():
+    X_new, y_new = DeterministicOversampler(multiplicity=3).fit_resample(np.empty((0, 2)), np.empty(0, dtype=int))
+    assert (X_new.shape, y_new.shape) == ((0, 2), (0,))
 
 
 @SILENT
@@ -245,8 +254,8 @@ def test_containers_keep_their_type():
 def test_absent_minority_is_defined(mode):
     sampler = DeterministicOversampler(**mode)
     _, y_new = sampler.fit_resample(np.zeros((3, 1)), [0, 0, 0])
-    assert y_new.tolist() == [0, 0, 0]
-    assert sampler.stability_.factor >= 1
+    assert y_new == [0, 0, 0]
+    assert sampler.stability_.group_size >= 1
 
 
 def test_only_the_public_multiplicity_is_silent():
@@ -254,7 +263,7 @@ def test_only_the_public_multiplicity_is_silent():
         warnings.simplefilter("error")
         sampler = DeterministicOversampler(multiplicity=4)
         sampler.fit_resample(np.zeros((3, 1)), [0, 0, 1])
-    assert not sampler.stability_.data_dependent
+    assert sampler.stability_ == ChangedRows(ADD_REMOVE, inserted=5)
     with pytest.warns(PrivacyLeakWarning, match="n0 - n1"):
         DeterministicOversampler(n_new="balance").fit_resample(np.zeros((3, 1)), [0, 0, 1])
 
@@ -270,8 +279,9 @@ def test_only_the_public_multiplicity_is_silent():
     ],
 )
 def test_bad_parameters_are_refused(mode, message):
-    with pytest.raises(ValueError, match=message):
-        DeterministicOversampler(**mode).fit_resample(np.zeros((2, 1)), [0, 1])
+    for method in ("fit", "fit_resample"):
+        with pytest.raises(ValueError, match=message):
+            getattr(DeterministicOversampler(**mode), method)(np.zeros((2, 1)), [0, 1])
 
 
 def test_works_in_an_imbalanced_learn_pipeline():
@@ -298,7 +308,7 @@ def test_pure_guarantee_of_the_pipeline_and_back():
 
 
 def test_approximate_guarantee_pays_the_group_factor_in_delta():
-    stability = Stability(10, ADD_REMOVE, ADD_REMOVE, False, "nine copies")
+    stability = DeterministicOversampler(multiplicity=9).fit(np.zeros((2, 1)), [0, 1]).stability_
     approximate = stability.amplify(Guarantee(0.1, 1e-6, ADD_REMOVE))
     assert approximate.delta == pytest.approx(1e-6 * math.expm1(1.0) / math.expm1(0.1))
     assert approximate.delta > 10 * 1e-6
@@ -318,7 +328,7 @@ def test_data_dependent_stability_is_declared_and_relations_are_not_mixed():
     pipeline = sampler.stability_.amplify(Guarantee(0.5, 0.0, REPLACE_ONE))
     assert (pipeline.epsilon, pipeline.neighbouring) == (2.0, REPLACE_ONE)
     assert "class counts public" in pipeline.assumes[-1]
-    with pytest.raises(ValueError, match=r"guarantee\.neighbouring"):
+    with pytest.raises(ValueError, match=r"inner\.neighbouring"):
         sampler.stability_.amplify(Guarantee(0.5, 0.0, ADD_REMOVE))
     with pytest.raises(ValueError, match="epsilon must be"):
         sampler.stability_.inner_epsilon(0.0)
@@ -329,7 +339,7 @@ def test_balanced_pipeline_changes_the_relation():
     sampler = DeterministicOversampler(n_new="balance")
     sampler.fit_resample(np.zeros((9, 1)), [1] * 2 + [0] * 7)
     pipeline = sampler.stability_.amplify(Guarantee(0.1, 0.0, ADD_REMOVE))
-    assert sampler.stability_.factor == 2 * (3 + 1) + 2
+    assert sampler.stability_.group_size == 2 * (3 + 1) + 2
     assert (pipeline.epsilon, pipeline.neighbouring) == (pytest.approx(1.0), REPLACE_ONE)
 
 
@@ -341,11 +351,11 @@ def test_random_oversampling_closed_forms():
     weights = binom.pmf(j - 1, 100, 0.1)
     pure = weights @ (expit(0.1 * j) * -np.expm1(np.minimum(1.0 - 0.1 * j, 0)))
     inner = Guarantee(0.1, 0.0, REPLACE_ONE)
-    assert random_oversampling_delta(1.0, inner, n_new=100, n_minority=10) == pytest.approx(pure, rel=1e-6)
+    assert random_copies(n_new=100, n_minority=10).mixture_delta(1.0, inner) == pytest.approx(pure, rel=1e-6)
     mu = 0.05 * j
     curve = weights @ (norm.cdf(-2 / mu + mu / 2) - np.exp(2) * norm.cdf(-2 / mu - mu / 2))
     inner = Guarantee(0.5, 1e-9, REPLACE_ONE, event=GaussianDpEvent(20.0))
-    assert random_oversampling_delta(2.0, inner, n_new=100, n_minority=10) == pytest.approx(curve, rel=1e-5)
+    assert random_copies(n_new=100, n_minority=10).delta_at(2.0, inner) == pytest.approx(curve, rel=1e-5)
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -369,7 +379,7 @@ def test_random_oversampling_bound_covers_the_exact_mixture(flip, noise):
     p, q = mixture(here, 1.0), mixture(there, 0.0)
     close = False
     for epsilon in (0.0, 0.3, 0.8, 1.5):
-        bound = random_oversampling_delta(epsilon, inner, n_new=n_new, n_minority=n_minority)
+        bound = random_copies(n_new=n_new, n_minority=n_minority).delta_at(epsilon, inner)
         for a, b in ((p, q), (q, p)):
             exact = np.trapezoid(np.maximum(a - math.exp(epsilon) * b, 0), grid)
             assert exact <= bound + 1e-7
@@ -421,7 +431,7 @@ def worst_pure_loss(inner_epsilon, n_minority, n_new, flip):
 @pytest.mark.parametrize("inner_epsilon", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize(("n_minority", "n_new"), [(1, 2), (2, 1), (2, 3), (3, 2), (3, 3)])
 def test_random_oversampling_pure_guarantee_is_exact(inner_epsilon, n_minority, n_new):
-    claimed = random_oversampling_epsilon(inner_epsilon, n_new=n_new, n_minority=n_minority)
+    claimed = random_copies(n_new=n_new, n_minority=n_minority).log_mean(inner_epsilon)
     assert worst_pure_loss(inner_epsilon, n_minority, n_new, flip=False) == pytest.approx(claimed, rel=1e-6)
     if n_minority > 1:
         assert worst_pure_loss(inner_epsilon, n_minority, n_new, flip=True) <= claimed + 1e-9
@@ -431,21 +441,21 @@ def test_random_oversampling_is_the_log_mean_and_never_better_than_nested_copies
     for inner_epsilon, n_new, n_minority in [(0.1, 100, 10), (0.7, 12, 4), (0.05, 7464, 182)]:
         copies = np.arange(n_new + 1)
         mean = binom.pmf(copies, n_new, 1 / n_minority) @ np.exp(inner_epsilon * (1 + copies))
-        epsilon = random_oversampling_epsilon(inner_epsilon, n_new=n_new, n_minority=n_minority)
+        epsilon = random_copies(n_new=n_new, n_minority=n_minority).log_mean(inner_epsilon)
         assert epsilon == pytest.approx(math.log(mean))
         assert epsilon >= (1 + n_new / n_minority) * inner_epsilon
         inner = Guarantee(inner_epsilon, 0.0, REPLACE_ONE)
-        assert random_oversampling_delta(epsilon, inner, n_new=n_new, n_minority=n_minority) == 0.0
-        assert random_oversampling_delta(0.9 * epsilon, inner, n_new=n_new, n_minority=n_minority) > 0.0
+        assert random_copies(n_new=n_new, n_minority=n_minority).delta_at(epsilon, inner) == 0.0
+        assert random_copies(n_new=n_new, n_minority=n_minority).delta_at(0.9 * epsilon, inner) > 0.0
 
 
 def test_random_oversampling_depends_on_the_floor_in_the_safe_direction():
     inner = Guarantee(0.1, 0.0, REPLACE_ONE)
-    deltas = [random_oversampling_delta(1.5, inner, n_new=200, n_minority=n) for n in (1, 5, 20, 80)]
+    deltas = [random_copies(n_new=200, n_minority=n).delta_at(1.5, inner) for n in (1, 5, 20, 80)]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] > 0.99
-    assert random_oversampling_delta(0.1, inner, n_new=0, n_minority=3) == pytest.approx(0.0, abs=1e-14)
+    assert random_copies(n_new=0, n_minority=3).delta_at(0.1, inner) == pytest.approx(0.0, abs=1e-14)
     with pytest.raises(ValueError, match=r"inner\.neighbouring"):
-        random_oversampling_delta(1.0, Guarantee(0.1, 0.0, ADD_REMOVE), n_new=1, n_minority=1)
+        random_copies(n_new=1, n_minority=1).delta_at(1.0, Guarantee(0.1, 0.0, ADD_REMOVE))
     with pytest.raises(ValueError, match="n_minority"):
-        random_oversampling_delta(1.0, inner, n_new=1, n_minority=0)
+        random_copies(n_new=1, n_minority=0).delta_at(1.0, inner)

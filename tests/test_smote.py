@@ -3,27 +3,30 @@
 import dataclasses
 import itertools
 import math
+import pickle
 import time
 from collections import Counter
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from imblearn.over_sampling import SMOTE
-from scipy.optimize import linprog
-from scipy.stats import binom, binomtest
+from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, PrivacyLeakWarning, gaussian_delta
+from helpers.evidence import kissing_certificates
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    SEED_SECRET,
+    Guarantee,
+    PrivacyLeakWarning,
+)
 from helpers.resampling import kissing
-from helpers.resampling.oversampling import random_oversampling_epsilon
 from helpers.resampling.smote import (
     BASES,
-    VERSIONS,
-    ChangedRows,
     StableSMOTE,
     amplification,
     changed_rows,
@@ -32,7 +35,6 @@ from helpers.resampling.smote import (
     inner_epsilon,
     multiclass_changed_rows,
     neighbour_lists,
-    printed_pair,
 )
 
 PROPERTY = settings(deadline=None, max_examples=80, derandomize=True)
@@ -121,7 +123,7 @@ def test_kissing_configurations_attain_the_bound(d, number, k):
 @pytest.mark.parametrize("k", [1, 3])
 def test_jittered_icosahedra_attain_the_bound_without_ties(k):
     rng = np.random.default_rng(k)
-    copies = np.repeat(kissing.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    copies = np.repeat(kissing_certificates.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
     far = 100 + rng.random((20, 3))
     X = np.vstack([np.zeros((1, 3)), copies, far])
     assert in_degrees(X, k, jitter=rng.random(len(X)))[0] == 12 * k == in_degree_bound(3, k, len(X))
@@ -157,7 +159,7 @@ def test_jitter_rescues_coincident_points(seed, d, k, n):
 
 def minority_sets(rng, kind, d, n):
     """n points, and two more places for the changed record."""
-    shape = np.vstack([np.zeros((1, d)), roots(d) if d != 2 else kissing.configuration(2)])
+    shape = np.vstack([np.zeros((1, d)), roots(d) if d != 2 else kissing_certificates.configuration(2)])
     if kind == "configurations":  # two of them far apart: leaving one centre for the other changes both
         copies = -(-n // (2 * (len(shape) - 1)))
         around = np.repeat(shape[1:], copies, axis=0) * (1 + 0.01 * rng.random((copies * (len(shape) - 1), 1)))
@@ -337,7 +339,7 @@ def changed(first, second):
 def around_icosahedron(k):
     """k jittered icosahedra and some points far away, without and with a record at the centre; no ties."""
     rng = np.random.default_rng(k)
-    copies = np.repeat(kissing.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    copies = np.repeat(kissing_certificates.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
     points = np.vstack([copies, 100 + rng.random((8, 3))])
     ids, jitter = np.arange(len(points)), rng.random(len(points) + 1)
     larger = (np.append(ids, len(ids)), np.vstack([points, np.zeros((1, 3))]), jitter)
@@ -417,201 +419,7 @@ def test_imbalanced_learn_changes_as_many_rows_as_claimed(k, n_new):
     assert binomtest(sum(counts), n_new * len(counts), claimed.probability).pvalue > 1e-3  # attained
 
 
-# --- guarantees: all private learners, by linear programming ---
-
-
-def linear_programme(states, distance, here, there, epsilon, at=None, delta=0.0):
-    """Largest log ratio of an event's probabilities, or largest excess over e^at times, over all private learners.
-
-    A learner is the probability of the event on each of the learner's inputs.
-    """
-    n, rows, limits = len(states), [], []
-    for a, b in itertools.permutations(range(n), 2):
-        steps = distance(states[a], states[b])
-        if delta and steps > 1:
-            continue  # follows from single steps, which are the definition
-        factor = math.exp(epsilon * steps)
-        for sign, limit in ((1.0, delta), (-1.0, delta + factor - 1)):  # the event, and its complement
-            row = np.zeros(n)
-            row[a], row[b] = sign, -sign * factor
-            rows.append(row)
-            limits.append(limit)
-    if at is None:  # a ratio has no scale, so that the complement does not bind
-        solved = linprog(-here, A_ub=rows[::2], b_ub=limits[::2], A_eq=[there], b_eq=[1.0], bounds=(0, None))
-        return math.log(-solved.fun)
-    solved = linprog(-(here - math.exp(at) * there), A_ub=rows, b_ub=limits, bounds=(0, 1))
-    return -solved.fun
-
-
-def row_products(certain, trials, probability):
-    """All inputs of the learner, and their laws on both sides: o and x on one side only, c on both."""
-    states = list(itertools.product(*["ox"] * certain, *["ocx"] * trials))
-
-    def law(own):
-        chance = {own: probability, "c": 1 - probability}
-        one = [1.0 if value == own else 0.0 for value in "ox"], [chance.get(value, 0.0) for value in "ocx"]
-        products = itertools.product(*[one[0]] * certain, *[one[1]] * trials)
-        return np.array([math.prod(factors) for factors in products])
-
-    return states, law("o"), law("x")
-
-
-def hamming(a, b):
-    return sum(x != y for x, y in zip(a, b, strict=True))
-
-
-LAWS = [(1, 1, 0.5), (1, 2, 0.2), (1, 3, 0.3), (2, 2, 0.25)]
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 0.7, 2.0])
-@pytest.mark.parametrize("law", LAWS)
-def test_the_log_mean_is_the_exact_pure_guarantee(law, epsilon):
-    rows = ChangedRows(REPLACE_ONE, *law)
-    states, here, there = row_products(*law)
-    for side, other in ((here, there), (there, here)):
-        worst = linear_programme(states, hamming, side, other, epsilon)
-        assert worst == pytest.approx(rows.log_mean(epsilon), rel=1e-6)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_the_log_mean_is_exact_under_add_remove(epsilon):
-    """A record more, and substitutions of two steps."""
-    certain, trials, probability = 1, 2, 0.3
-    rows = ChangedRows(ADD_REMOVE, certain, trials, probability)
-    states, here, there = row_products(1 + certain, trials, probability)  # the first place: the record itself
-
-    def steps(a, b):
-        return (a[0] != b[0]) + 2 * hamming(a[1:], b[1:])
-
-    assert linear_programme(states, steps, here, there, epsilon) == pytest.approx(rows.log_mean(epsilon), rel=1e-6)
-
-
-def test_the_log_mean_needs_independent_rows():
-    """One coin for both rows, and an input that shows it far away: then only the number of changed rows counts."""
-    here, there = np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.5, 0.5])
-    log_mean = math.log(0.5 + 0.5 * math.exp(2 * 0.7))
-    for far, expected in ((2, log_mean), (6, 1.356), (20, 2 * 0.7)):
-        distances = {frozenset("ox"): 2, frozenset("oc"): far, frozenset("xc"): far}
-        loss = linear_programme("oxc", lambda a, b, d=distances: d[frozenset((a, b))], here, there, 0.7)
-        assert loss == pytest.approx(expected, abs=1e-3)
-    assert log_mean == pytest.approx(0.927, abs=1e-3)
-
-
-@pytest.mark.parametrize("law", LAWS[:3])
-@pytest.mark.parametrize("delta", [0.0, 0.01])
-def test_deltas_cover_all_learners(law, delta):
-    epsilon, rows = 0.5, ChangedRows(REPLACE_ONE, *law)
-    inner = Guarantee(epsilon, delta, REPLACE_ONE)
-    states, here, there = row_products(*law)
-    total = rows.amplify(inner)
-    for at in (0.2 * total.epsilon, 0.6 * total.epsilon, 0.9 * total.epsilon, total.epsilon):
-        worst = linear_programme(states, hamming, here, there, epsilon, at=at, delta=delta)
-        assert worst <= rows.delta_at(at, inner) + 1e-9
-    assert linear_programme(states, hamming, here, there, epsilon, at=total.epsilon, delta=delta) <= total.delta + 1e-9
-
-
-# --- guarantees: closed forms ---
-
-
-def test_numbers_of_the_notes():
-    """m = 3333, k = 5, A = 2, delta = 1e-8, inner epsilon 0.1; the pure guarantee beats all of them."""
-    rows, inner = ChangedRows(REPLACE_ONE, 2, 3333, 0.2), Guarantee(0.1, 0.0, REPLACE_ONE)
-    assert 0.1 * rows.maximum == pytest.approx(333.5)
-    assert 0.1 * rows.quantile(1e-8) == pytest.approx(80.1)
-    mixture = rows.mixture_delta
-    assert mixture(79.59, inner) > 1e-8 > mixture(79.6, inner)
-    assert rows.amplify(inner).epsilon == pytest.approx(69.58, abs=5e-3)
-    assert rows.amplify(inner).is_pure
-    assert rows.amplify(inner, 1e-8).epsilon == pytest.approx(rows.log_mean(0.1))
-    assert 0.1 * rows.mean == pytest.approx(66.86)
-    assert 0.1 * 3333 * 0.2 * (1 + _printed_gamma(0.1, 1e-8, 3333, 5)) == pytest.approx(154.9, abs=0.1)
-
-
-def _printed_gamma(epsilon, delta, trials, k):
-    """Root of gamma^2 - v gamma - 2 v, by numpy."""
-    v = k * (epsilon - math.log(delta) / trials)
-    return max(np.roots([1.0, -v, -2 * v]).real)
-
-
-def test_table_2_and_the_printed_pairs():
-    sizes = {"d": 25, "k": 5, "n_minority": 5000, "n_new": 5000}
-    assert printed_pair(1.0, 0.0, **sizes).epsilon == pytest.approx(220.26, abs=5e-3)
-    assert printed_pair(1.0, 0.0, **sizes).delta > 1
-    assert printed_pair(1.0, 0.0, version="printed-proof", **sizes).epsilon == pytest.approx(1101.31, abs=5e-3)
-    assert printed_pair(1.0, 6.549, **sizes).delta == pytest.approx(1e-8, rel=0.5)
-    sizes |= {"neighbouring": ADD_REMOVE}
-    printed = {version: amplification(1.0, version=version, delta=1e-8, **sizes) for version in VERSIONS[1:]}
-    assert printed["printed-icml"].epsilon == printed["printed-arxiv"].epsilon == pytest.approx(1662.7, abs=0.05)
-    assert printed["printed-proof"].epsilon == pytest.approx(8313.6, abs=0.05)
-    assert amplification(1.0, version="printed-icml", **sizes).epsilon == pytest.approx(1102.3, abs=0.05)
-    assert amplification(1.0, version="printed-proof", **sizes).epsilon == pytest.approx(5507.5, abs=0.05)
-    assert "false" in printed["printed-proof"].assumes[0]
-    for version in VERSIONS[1:]:
-        at = amplification(0.3, version=version, delta=1e-6, **sizes)
-        assert inner_epsilon(at.epsilon, version=version, delta=1e-6, **sizes) == pytest.approx(0.3, rel=1e-6)
-
-
-def test_printed_pure_guarantee_is_violated():
-    """In low dimension the printed epsilon is below that of a real pair of data sets and a real learner."""
-    sizes = {"d": 1, "k": 3, "n_minority": 20, "n_new": 40, "neighbouring": ADD_REMOVE}
-    printed = amplification(0.1, version="printed-icml", **sizes).epsilon
-    assert printed < amplification(0.1, **sizes).epsilon  # which test_changed_rows_are_attained_on_the_line attains
-
-
-def test_certain_changes_are_group_privacy():
-    rows, inner = ChangedRows(REPLACE_ONE, 4, 0, 0.5), Guarantee(0.3, 1e-6, REPLACE_ONE)
-    group = inner.group(4)
-    assert rows.amplify(inner).epsilon == pytest.approx(group.epsilon)
-    assert rows.amplify(inner).delta == pytest.approx(group.delta)
-    inserted = ChangedRows(ADD_REMOVE, 2, 0, 0.5).amplify(Guarantee(0.3, 0.0, ADD_REMOVE))
-    assert inserted.epsilon == pytest.approx(5 * 0.3)
-
-
-@pytest.mark.parametrize(
-    "inner",
-    [
-        Guarantee(0.2, 0.0, ADD_REMOVE),
-        Guarantee(0.2, 1e-9, ADD_REMOVE),
-        Guarantee(0.2, 1e-4, ADD_REMOVE, event=GaussianDpEvent(15.0)),
-        Guarantee(0.0, 1e-9, ADD_REMOVE),
-    ],
-)
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
-def test_mixture_of_groups(inner, epsilon):
-    """Against the sum over groups, each as `Guarantee` gives it."""
-    rows = ChangedRows(ADD_REMOVE, 1, 12, 0.2)
-    groups = [inner.group(1 + 2 * (1 + j)).delta_at(epsilon) for j in range(13)]
-    expected = binom.pmf(np.arange(13), 12, 0.2) @ groups
-    assert rows.mixture_delta(epsilon, inner) == pytest.approx(expected, rel=1e-9, abs=1e-19)
-    assert rows.delta_at(epsilon, inner) <= expected * (1 + 1e-9) + 1e-19
-
-
-def test_gaussian_learners_have_exact_shifts():
-    rows = ChangedRows(REPLACE_ONE, 3, 0, 0.5)
-    inner = Guarantee(1.0, 1e-3, REPLACE_ONE, event=GaussianDpEvent(3.5))
-    assert rows.delta_at(2.0, inner) == pytest.approx(gaussian_delta(2.0, 3 / 3.5))
-    at = rows.amplify(inner, 1e-7).epsilon
-    assert gaussian_delta(at, 3 / 3.5) == pytest.approx(1e-7, rel=1e-6)
-    assert rows.amplify(Guarantee(1.0, 1e-3, REPLACE_ONE), 1e-7).epsilon == math.inf
-
-
-def test_random_copies_are_a_special_case():
-    rows = ChangedRows(REPLACE_ONE, 1, 400, 1 / 40)
-    assert rows.log_mean(0.1) == pytest.approx(random_oversampling_epsilon(0.1, n_new=400, n_minority=40))
-
-
-@PROPERTY
-@given(st.floats(0.001, 3), st.integers(1, 5), st.integers(0, 500), st.floats(0.01, 1), st.sampled_from(RELATIONS))
-def test_amplified_epsilon_is_between_mean_and_maximum(epsilon, certain, trials, probability, relation):
-    rows, inner = ChangedRows(relation, certain, trials, probability), Guarantee(epsilon, 0.0, relation)
-    pure = rows.amplify(inner).epsilon
-    assert rows.steps(rows.mean) * epsilon <= pure * (1 + 1e-12)
-    assert pure <= rows.steps(rows.maximum) * epsilon * (1 + 1e-12)
-    approximate = rows.amplify(inner, 1e-3)
-    assert approximate.epsilon <= min(pure, rows.steps(rows.quantile(1e-3)) * epsilon) * (1 + 1e-9)
-    assert rows.delta_at(approximate.epsilon, inner) <= 1e-3 * (1 + 1e-9)
-    exceeded = binom.sf(rows.quantile(1e-3) - certain, trials, probability)
-    assert exceeded <= 1e-3 < binom.sf(rows.quantile(1e-3) - certain - 1, trials, probability)
+# --- guarantees ---
 
 
 @PROPERTY
@@ -682,18 +490,13 @@ def test_large_numbers_are_fast():
         ({"n_new": 1.5}, "n_new must be"),
         ({"neighbouring": "add"}, "neighbouring must be"),
         ({"bases": "any"}, "bases must be"),
-        ({"version": "printed"}, "version must be"),
         ({"delta": 0.0}, "delta must be"),
         ({"inner_delta": 2.0}, "inner_delta must be"),
-        ({"inner_delta": 1e-6, "version": "printed-icml"}, "inner_delta must be 0"),
-        ({"n_new": 0, "version": "printed-icml", "delta": 1e-6}, "n_new must be positive"),
     ],
 )
 def test_bad_parameters(change, message):
     good = {"d": 2, "k": 5, "n_minority": 20, "n_new": 10, "neighbouring": REPLACE_ONE}
     for function in (amplification, inner_epsilon):
-        if function is inner_epsilon and change == {"inner_delta": 1e-6, "version": "printed-icml"}:
-            continue  # refused earlier: no delta
         with pytest.raises(ValueError, match=message):
             function(1.0, **(good | change))
 
@@ -704,15 +507,6 @@ def test_bad_learners():
         amplification(Guarantee(1.0, 0.0, ADD_REMOVE), neighbouring=REPLACE_ONE, **sizes)
     with pytest.raises(ValueError, match="inner_delta must be 0 with a Guarantee"):
         amplification(Guarantee(1.0, 0.0, ADD_REMOVE), neighbouring=ADD_REMOVE, inner_delta=1e-6, **sizes)
-    rows = ChangedRows(REPLACE_ONE, 1, 1, 0.5)
-    with pytest.raises(ValueError, match=r"inner\.neighbouring"):
-        rows.amplify(Guarantee(1.0, 0.0, ADD_REMOVE))
-    with pytest.raises(ValueError, match=r"inner\.epsilon"):
-        rows.delta_at(1.0, Guarantee(math.inf, 0.0, REPLACE_ONE))
-    with pytest.raises(ValueError, match="gamma"):
-        printed_pair(1.0, -0.1, **sizes)
-    with pytest.raises(ValueError, match="version"):
-        printed_pair(1.0, 0.1, version="corrected", **sizes)
     with pytest.raises(ValueError, match="jitter must hold 3 distinct"):
         neighbour_lists(np.zeros((3, 1)), 1, jitter=[0.1, 0.1, 0.2])
 
@@ -726,21 +520,31 @@ def two_classes(n_minority, n_majority, d, seed=0):
     return rng.normal(size=(n_minority + n_majority, d)) + y[:, np.newaxis], y
 
 
+def choices(sampler, X, y):
+    """Rows of X behind each new row: bases, and their neighbours."""
+    with pytest.warns(PrivacyLeakWarning):
+        sampler.set_params(diagnostics=True).fit_resample(X, y)
+    return sampler.diagnostics_
+
+
 @pytest.mark.parametrize("interpolation", ["coordinate", "sample"])
 @pytest.mark.parametrize("bases", BASES)
 def test_new_records_lie_between_a_base_and_its_neighbours(bases, interpolation):
     X, y = two_classes(15, 40, 3)
-    sampler = StableSMOTE(100, k=4, n_minority=10, bases=bases, interpolation=interpolation, random_state=0)
-    X_new, y_new = sampler.fit_resample(X, y)
+    options = {"bases": bases, "interpolation": interpolation, "diagnostics": True}
+    sampler = StableSMOTE(100, k=4, n_minority=10, **options)
+    with pytest.warns(PrivacyLeakWarning, match="diagnostics_ holds private choices"):
+        X_new, y_new = sampler.fit_resample(X, y)
+    bases_of, neighbours_of = sampler.diagnostics_["base_indices"], sampler.diagnostics_["neighbour_indices"]
     np.testing.assert_array_equal(X_new[: len(X)], X)
     np.testing.assert_array_equal(y_new, np.concatenate([y, np.ones(100, dtype=int)]))
     members = np.flatnonzero(y == 1)
     lists = members[lists_by_definition((X[members] * 1e6).round(), 4)]
-    base, neighbour, new = X[sampler.base_indices_], X[sampler.neighbour_indices_], X_new[len(X) :]
-    for i, j in zip(sampler.base_indices_, sampler.neighbour_indices_, strict=True):
+    base, neighbour, new = X[bases_of], X[neighbours_of], X_new[len(X) :]
+    for i, j in zip(bases_of, neighbours_of, strict=True):
         assert j in lists[np.flatnonzero(members == i)[0]]
     if bases == "cyclic":
-        np.testing.assert_array_equal(sampler.base_indices_, np.resize(members, 100))
+        np.testing.assert_array_equal(bases_of, np.resize(members, 100))
     weights = (new - neighbour) / (base - neighbour)
     assert np.all((weights >= 0) & (weights <= 1))
     assert np.allclose(weights, weights[:, :1]) == (interpolation == "sample")
@@ -748,9 +552,8 @@ def test_new_records_lie_between_a_base_and_its_neighbours(bases, interpolation)
 
 def test_neighbours_and_random_bases_are_uniform():
     X, y = two_classes(8, 0, 2)
-    sampler = StableSMOTE(8000, k=4, n_minority=8, bases="random", random_state=1)
-    sampler.fit_resample(X, y)
-    pairs = Counter(zip(sampler.base_indices_.tolist(), sampler.neighbour_indices_.tolist(), strict=True))
+    found = choices(StableSMOTE(8000, k=4, n_minority=8, bases="random", random_state=1), X, y)
+    pairs = Counter(zip(*(rows.tolist() for rows in found.values()), strict=True))
     assert len(pairs) == 32
     for count in pairs.values():
         assert binomtest(count, 8000, 1 / 32).pvalue > 1e-5
@@ -779,6 +582,11 @@ def test_stability_of_the_resampler_is_that_of_the_theorem():
     assert sampler.stability_.amplify(inner).epsilon == pytest.approx(sampler.stability_.log_mean(0.1))
 
 
+def test_no_records_at_all_are_no_error():
+    X_new, y_new = StableSMOTE(6, n_minority=10, neighbouring=ADD_REMOVE).fit_resample(np.empty((0, 2)), np.empty(0))
+    assert (X_new.shape, y_new.shape) == ((0, 2), (0,))
+
+
 @pytest.mark.parametrize(("n_minority", "expected"), [(0, 0), (1, 6), (2, 6), (4, 6)])
 def test_too_few_minority_records_are_no_error(n_minority, expected):
     X, y = two_classes(n_minority, 20, 2)
@@ -792,9 +600,8 @@ def test_too_few_minority_records_are_no_error(n_minority, expected):
 def test_coincident_minority_records_are_no_hub():
     """A record among 200 copies of itself: nobody's list depends on it more than the bound allows."""
     X, y = np.zeros((200, 2)), np.ones(200, dtype=int)
-    sampler = StableSMOTE(40_000, k=1, n_minority=200, random_state=0)
-    sampler.fit_resample(X, y)
-    listed = {i: j for i, j in zip(sampler.base_indices_, sampler.neighbour_indices_, strict=True)}
+    found = choices(StableSMOTE(40_000, k=1, n_minority=200, random_state=0), X, y)
+    listed = dict(zip(*found.values(), strict=True))
     assert max(Counter(listed.values()).values()) <= 2
 
 
@@ -806,9 +613,40 @@ def test_the_same_seed_gives_the_same_records():
     assert not np.array_equal(first, other)
 
 
+def test_what_a_fitted_sampler_shows():
+    """Its choices are not on it; a pickle has no seed, and the stability says that there was one."""
+    X, y = two_classes(12, 10, 2)
+    sampler = StableSMOTE(20, k=3, n_minority=9, random_state=7).fit(X, y)
+    assert set(vars(sampler)) == {*sampler.get_params(), "n_features_in_", "stability_"}
+    X_new, _ = sampler.fit_resample(X, y)
+    assert set(vars(sampler)) == {*sampler.get_params(), "n_features_in_", "stability_"}
+    assert SEED_SECRET in sampler.stability_.assumes
+    published = pickle.loads(pickle.dumps(sampler))
+    assert published.random_state is None
+    other, _ = published.fit_resample(X, y)
+    assert not np.array_equal(X_new, other)
+    assert SEED_SECRET not in published.stability_.assumes
+    choices(sampler, X, y)
+    assert "diagnostics_ not published" in sampler.stability_.assumes
+    sampler.set_params(diagnostics=False).fit_resample(X, y)
+    assert not hasattr(sampler, "diagnostics_")
+
+
+def test_choices_are_unrelated_on_neighbouring_data():
+    """One seed, one record changed: the draws have nothing in common, so that their difference tells nothing."""
+    X, y = two_classes(400, 0, 2)
+    changed_record = X.copy()
+    changed_record[0] += 1.0
+    sampler = StableSMOTE(4000, k=5, n_minority=300, bases="random", random_state=7)
+    first, second = (choices(sampler, data, y)["base_indices"] for data in (X, changed_record))
+    assert np.mean(first == second) < 0.02
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"n_new": 5, "diagnostics": "no"}, "diagnostics must be True or False, got 'no'"),
+        ({"n_new": 5, "random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
         ({"n_new": -1}, "n_new must be"),
         ({"n_new": 5, "k": 0}, "k must be"),
         ({"n_new": 5, "k": 5, "n_minority": 5}, r"k must be an integer in \[1, 4\], got 5"),
@@ -818,8 +656,9 @@ def test_the_same_seed_gives_the_same_records():
     ],
 )
 def test_bad_options_are_refused_before_the_data(options, message):
-    with pytest.raises(ValueError, match=message):
-        StableSMOTE(**options).fit_resample(None, None)
+    for method in ("fit", "fit_resample"):
+        with pytest.raises(ValueError, match=message):
+            getattr(StableSMOTE(**options), method)(None, None)
 
 
 def test_features_must_be_numbers():

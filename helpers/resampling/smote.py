@@ -1,58 +1,42 @@
 """SMOTE, and what it does to a private learner's guarantee.
 
 `StableSMOTE` interpolates between minority records and reports its stability: the law of the number of the learner's
-rows that one changed record changes; `amplification` and `inner_epsilon` turn it into guarantees, as printed and as
-corrected. It guarantees stability only, never privacy: the resampled data may be read by a private learner and by
-nobody else. Kissing numbers, on which the worst case rests, belong to `helpers.kissing`.
+rows that one changed record changes, as `changed_rows` proves it; `amplification` and `inner_epsilon` turn it into
+guarantees. It guarantees stability only, never privacy: the resampled data may be read by a private learner and by
+nobody else. Kissing numbers, on which the worst case rests, belong to `helpers.resampling.kissing`.
 """
 
-import dataclasses
 import itertools
-import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
-from dp_accounting import GaussianDpEvent
-from scipy.special import expit, log_ndtr
-from scipy.stats import binom
-from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array, gen_batches
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_X_y
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_boolean, check_choice, check_integer, check_real
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
+    ChangedRows,
     Guarantee,
-    NeighboringRelation,
     PrivacyLeakWarning,
-    gaussian_epsilon,
+    PrivateMixin,
+    check_random_state,
+    noise_assumptions,
 )
 from helpers.resampling import kissing
+from helpers.resampling.base import StableSampler
 
-_NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _SPARE_NEIGHBOURS = 2  # candidates fetched beyond the k that are needed, so that most ties end among them
 _BLOCK = 256  # points whose distances are recomputed at a time, to stay in the processor's cache
 _LARGEST = 2.0**500  # of a coordinate, and one over the smallest difference of two
 _WHOLE_ABOVE = 2.0**-448  # floating-point numbers above are multiples of 2^-500
-_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 
-# Where each printed pair stands, and whether it keeps the factor k that its proof has and its statement lost.
-_PRINTED = {
-    "printed-icml": ("Rosenblatt et al. 2025, Theorem 3", False),
-    "printed-arxiv": ("Rosenblatt et al. 2024 (arXiv), Theorem 5", False),
-    "printed-proof": ("Rosenblatt et al. 2025, proof of Theorem 3", True),
-}
-_SOURCE = "SMOTE: Rosenblatt et al. 2025, Theorem 3, corrected"
-VERSIONS = ("corrected", *_PRINTED)
 BASES = ("cyclic", "random")
+_SOURCE = "SMOTE: Rosenblatt et al. 2025, Theorem 3, corrected"
 _ASSUMES = (
     "records that both data sets have are in the same order",
     "tie-breaking jitter independent of the data",
@@ -214,225 +198,6 @@ def _neighbours_of(i, X, k, jitter) -> np.ndarray:
 # --- stability ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ChangedRows:
-    """Law of the number of the learner's rows that one changed record changes: certain + Bin(trials, probability).
-
-    Neighbours differ in one record and keep the order of the others. With coupled randomness they give inputs of the
-    learner that differ in that many substituted rows and, under add/remove, one row inserted; each row is changed
-    independently of the others. The law is a stochastic upper bound over all pairs of neighbours.
-
-    Attributes
-    ----------
-    neighbouring : NeighboringRelation
-        Of the raw data, and of the learner. Under add/remove a substitution is two of its steps.
-    certain : int
-        Rows that may change always; under replace-one at least 1, the record's own.
-    trials : int
-    probability : float
-        Rows that change with this probability, > 0.
-    assumes : tuple of str
-
-    >>> rows = ChangedRows(REPLACE_ONE, certain=2, trials=3333, probability=0.2)
-    >>> rows.maximum, rows.quantile(1e-8), round(rows.log_mean(0.1), 2)
-    (3335, 801, 69.58)
-    """
-
-    neighbouring: NeighboringRelation
-    certain: int
-    trials: int
-    probability: float
-    assumes: tuple[str, ...] = ()
-
-    def __post_init__(self):
-        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        check_integer("certain", self.certain, low=int(self.neighbouring == REPLACE_ONE))
-        check_integer("trials", self.trials, low=0)
-        check_real("probability", self.probability, low=0, high=1, inclusive="high")
-
-    @property
-    def maximum(self) -> int:
-        """Most rows that can change."""
-        return self.certain + self.trials
-
-    @property
-    def mean(self) -> float:
-        """Expected number of changed rows."""
-        return self.certain + self.trials * self.probability
-
-    def steps(self, rows):
-        """Steps of the learner's own relation between inputs that differ in `rows` rows.
-
-        >>> ChangedRows(ADD_REMOVE, 2, 10, 0.2).steps(3)
-        7
-        """
-        return 1 + 2 * rows if self.neighbouring == ADD_REMOVE else rows
-
-    def quantile(self, tail) -> int:
-        """Smallest number of rows that is exceeded with probability at most `tail`, exactly binomial.
-
-        Raises
-        ------
-        ValueError
-            `tail` is not in (0, 1).
-        """
-        tail = check_real("tail", tail, low=0, high=1, inclusive="neither")
-        rows, _ = self._law
-        exceeded = binom.sf(rows - self.certain, self.trials, self.probability)
-        return int(rows[np.argmax(exceeded <= tail)]) if exceeded[-1] <= tail else self.maximum
-
-    def log_mean(self, epsilon) -> float:
-        """log E e^{epsilon steps}: the pure guarantee of an `epsilon`-DP learner, and attained.
-
-        Replace the law P of one row by its law P' in the other data set, all other rows drawn independently. The two
-        laws share mass 1 - p and differ in the rest: P = (1 - p) C + p O, P' = (1 - p) C + p X. Averaged over the other
-        rows, the learner's probability F of an event is within a factor e^a for any two values of this row (a = 2
-        epsilon under add/remove, else epsilon). So E_O F <= e^a min(E_C F, E_X F), and hence E_P F <= (1 + p (e^a - 1))
-        E_P' F. Replacing one row after the other multiplies these factors, whatever the output tells about the
-        neighbours that were drawn: independence of the rows is all that is needed. If several rows shared one draw and
-        the output showed it, only `maximum` would count.
-
-        Parameters
-        ----------
-        epsilon : float
-            Of the learner, >= 0.
-
-        Raises
-        ------
-        ValueError
-            `epsilon` out of range.
-
-        Source: each step is advanced joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2).
-
-        >>> round(ChangedRows(REPLACE_ONE, 1, 0, 0.5).log_mean(0.3), 4)
-        0.3
-        """
-        epsilon = check_real("epsilon", epsilon, low=0)
-        row = 2 * epsilon if self.neighbouring == ADD_REMOVE else epsilon
-        # log(1 + p (e^a - 1)) = a + log(p + (1 - p) e^{-a}), which does not overflow
-        uncertain = row + math.log1p((1 - self.probability) * math.expm1(-row))
-        return epsilon * self.steps(0) + self.certain * row + self.trials * uncertain
-
-    def mixture_delta(self, epsilon, inner: Guarantee) -> float:
-        """delta of the pipeline at `epsilon`, averaging what the learner promises to groups.
-
-        The hockey-stick divergence is jointly convex, so the coupling gives delta <= sum_j P(steps = j) delta_j, where
-        delta_j is the learner's for groups of j: exact for a `GaussianDpEvent`, which is then a shift by j
-        sensitivities, (e^{j e} - e^epsilon)_+ / (1 + e^{j e}) for a pure e-DP learner, and with the learner's delta
-        carried through group privacy otherwise. For a pure learner it is at most P(steps > J) at epsilon = J e, for
-        every cut-off J.
-
-        Parameters
-        ----------
-        epsilon : float
-            >= 0.
-        inner : Guarantee
-            The learner's, under `neighbouring`.
-
-        Returns
-        -------
-        float
-            In [0, 1].
-
-        Raises
-        ------
-        ValueError
-            `inner` is for another relation or promises nothing; `epsilon` out of range.
-
-        >>> round(ChangedRows(REPLACE_ONE, 2, 3333, 0.2).mixture_delta(69.0, Guarantee(0.1, 0.0, REPLACE_ONE)), 3)
-        0.103
-        """
-        epsilon = check_real("epsilon", epsilon, low=0)
-        self._check_inner(inner)
-        rows, probabilities = self._law
-        sizes = self.steps(rows)
-        losses = sizes * inner.epsilon
-        pure = expit(losses) * -np.expm1(np.minimum(epsilon - losses, 0.0))
-        deltas = pure + (1 - pure) * _group_deltas(inner, losses, sizes)
-        if (noise := _gaussian_noise(inner)) is not None:
-            deltas = np.minimum(deltas, _gaussian_deltas(epsilon, sizes / noise))
-        return min(1.0, float(probabilities @ deltas) + _NEGLIGIBLE)
-
-    def delta_at(self, epsilon, inner: Guarantee) -> float:
-        """Smallest delta known for the pipeline at `epsilon`: from `mixture_delta` or `amplify`, whichever is less.
-
-        Parameters, result and errors as in `mixture_delta`.
-
-        >>> rows, learner = ChangedRows(REPLACE_ONE, 2, 3333, 0.2), Guarantee(0.1, 0.0, REPLACE_ONE)
-        >>> [round(rows.delta_at(epsilon, learner), 3) for epsilon in (69.0, 69.57, 69.58)]
-        [0.103, 0.01, 0.0]
-        """
-        return min(self.mixture_delta(epsilon, inner), self.amplify(inner).delta_at(epsilon))
-
-    def amplify(self, inner: Guarantee, delta=None) -> Guarantee:
-        """Guarantee of "SMOTE, then learn", from the learner's own.
-
-        Without `delta`: epsilon = `log_mean`(e) and delta = d (e^epsilon - 1)/(e^e - 1) for an (e, d)-DP learner, which
-        is group privacy with e^{size e} replaced by its mean: replacing one row's law is then a step of (log(1 + p (e^e
-        - 1)), p d), and the steps add up as they do for groups. With `delta`: the smallest epsilon known to hold there,
-        from this pair and from `delta_at`; infinite if there is none.
-
-        Parameters
-        ----------
-        inner : Guarantee
-            The learner's, under `neighbouring`.
-        delta : float, optional
-            In (0, 1).
-
-        Raises
-        ------
-        ValueError
-            As in `delta_at`; `delta` out of range.
-
-        >>> rows = ChangedRows(REPLACE_ONE, 2, 10, 0.2)
-        >>> print(rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE)))
-        (0.4082, 0)-DP, replace-one
-        >>> print(rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE), delta=0.1))
-        (0.2176, 0.1)-DP, replace-one
-        """
-        total = self.log_mean(self._check_inner(inner).epsilon)
-        known = Guarantee(
-            total,
-            float(_group_deltas(inner, total, self.steps(self.mean))),
-            self.neighbouring,
-            assumes=tuple(dict.fromkeys(inner.assumes + self.assumes)),
-            source="; ".join(filter(None, [inner.source, _SOURCE])),
-        )
-        if delta is None:
-            return known
-        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        return dataclasses.replace(known, epsilon=self._epsilon_at(delta, inner, known.epsilon_at(delta)), delta=delta)
-
-    def _check_inner(self, inner) -> Guarantee:
-        check_choice("inner.neighbouring", inner.neighbouring, (self.neighbouring,))
-        check_real("inner.epsilon", inner.epsilon, low=0)
-        return inner
-
-    @cached_property
-    def _law(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of rows but for a negligible upper tail, and their probabilities; the lower tail is rounded up."""
-        draws = binom(self.trials, self.probability)
-        # Bernstein's inequality: quantiles this far out are not reliable in scipy.
-        third = -math.log(_NEGLIGIBLE) / 3
-        width = third + math.sqrt(third**2 + 6 * third * draws.var())
-        low, high = math.floor(draws.mean() - width), math.ceil(draws.mean() + width)
-        extra = np.arange(max(low, 0), min(high, self.trials) + 1)
-        probabilities = draws.pmf(extra)
-        probabilities[0] = draws.cdf(extra[0])
-        return self.certain + extra, probabilities
-
-    def _epsilon_at(self, delta, inner, known) -> float:
-        """Smallest epsilon with mixture_delta <= `delta`, or `known` if that is smaller."""
-        most = float(self.steps(self._law[0][-1]))
-        high = most * inner.epsilon
-        if (noise := _gaussian_noise(inner)) is not None:
-            high = max(high, gaussian_epsilon(delta / 2, most / noise))
-        high = min(high, known)
-        if self.mixture_delta(high, inner) > delta:
-            return known
-        return _smallest(lambda epsilon: self.mixture_delta(epsilon, inner) <= delta, high)
-
-
 def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> ChangedRows:
     """How many of the learner's rows one changed record changes, in the worst case over the data.
 
@@ -486,6 +251,7 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
     k = check_integer("k", k, low=1, high=n_minority - 1)
     replaced = int(neighbouring == REPLACE_ONE)
     n = n_minority + 1 - replaced
+    law = {"inserted": 1 - replaced, "source": _SOURCE}
     degree = in_degree_bound(d, k, n)
     lists = min(2 * degree, n - 1) if replaced else degree
     assumes = (
@@ -494,10 +260,10 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
         *_ASSUMES,
     )
     if check_choice("bases", bases, BASES) == "random":
-        return ChangedRows(neighbouring, replaced, n_new, (1 + lists / k) / n, assumes)
+        return ChangedRows(neighbouring, replaced, n_new, (1 + lists / k) / n, assumes=assumes, **law)
     own = -(-n_new // n)
     used = (lists + 1) * (n_new // n) + min(lists + 1, n_new % n)
-    return ChangedRows(neighbouring, replaced + own, used - own, 1 / k, assumes)
+    return ChangedRows(neighbouring, replaced + own, used - own, 1 / k, assumes=assumes, **law)
 
 
 def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedRows:
@@ -536,7 +302,8 @@ def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedR
             for own, new in zip(n_records, n_new, strict=True)
         ]
 
-    cases = [(law.certain, law.trials) for law in laws(neighbouring)]
+    within = laws(neighbouring)
+    cases = [(law.certain, law.trials) for law in within]
     if neighbouring == REPLACE_ONE:
         # The record's own row, and what coming or going does to two classes.
         cases += [
@@ -546,62 +313,14 @@ def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedR
     certain, trials = (max(column) for column in zip(*cases, strict=True))
     sizes = f"at least {tuple(n_records)!r} records of each class, public floors"
     public = f"public: {d} features, {k} neighbours, {tuple(n_new)!r} new records of each class"
-    return ChangedRows(neighbouring, certain, trials, 1 / k, (sizes, public, *_ASSUMES))
-
-
-def _group_deltas(inner, losses, sizes):
-    """inner.delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, sizes inner.delta, at epsilon = 0."""
-    if inner.delta == 0 or inner.epsilon == 0:
-        return np.minimum(sizes * inner.delta, 1.0)
-    with np.errstate(divide="ignore"):  # no loss, no delta
-        log_sum = losses - inner.epsilon + np.log(np.expm1(-losses) / np.expm1(-inner.epsilon))
-    return np.exp(np.minimum(math.log(inner.delta) + log_sum, 0.0))
-
-
-def _gaussian_noise(inner) -> float | None:
-    """Noise multiplier of a Gaussian learner, None for any other."""
-    match inner.event:
-        case GaussianDpEvent(noise_multiplier=noise) if noise > 0:
-            return float(noise)
-    return None
-
-
-def _gaussian_deltas(epsilon, mu):
-    """`helpers.privacy.gaussian_delta` for an array of positive mu, of which a law has thousands."""
-    log_upper = log_ndtr(mu / 2 - epsilon / mu)
-    log_lower = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return np.exp(log_upper) * -np.expm1(np.minimum(log_lower - log_upper, 0.0))
-
-
-def _smallest(holds: Callable[[float], bool], high) -> float:
-    """Smallest number in [0, high] where `holds`, which holds from there on; rounded up."""
-    low = 0.0
-    if holds(low):
-        return low
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return replace(within[0], certain=certain, trials=trials, assumes=(sizes, public, *_ASSUMES))
 
 
 # --- guarantees -----------------------------------------------------------------------------------
 
 
 def amplification(
-    epsilon,
-    *,
-    d,
-    k,
-    n_minority,
-    n_new,
-    neighbouring,
-    delta=None,
-    version="corrected",
-    inner_delta=0.0,
-    bases="cyclic",
+    epsilon, *, d, k, n_minority, n_new, neighbouring, delta=None, inner_delta=0.0, bases="cyclic"
 ) -> Guarantee:
     """Guarantee of a private learner on the records and SMOTE's new ones.
 
@@ -614,11 +333,8 @@ def amplification(
         As in `changed_rows`.
     delta : float, optional
         In (0, 1): the epsilon there. Without it, the pure guarantee (of a pure learner).
-    version : {"corrected", "printed-icml", "printed-arxiv", "printed-proof"}
-        "corrected" is a guarantee. The printed pairs are not: they take 2^(0.4042 d) for a bound on the kissing number.
-        With `delta`, gamma is solved from it. The two editions print the same pair; its proof supports a larger one.
     inner_delta : float
-        The learner's delta; 0 for a printed pair and with a `Guarantee`.
+        The learner's delta; 0 with a `Guarantee`.
 
     Raises
     ------
@@ -627,40 +343,20 @@ def amplification(
 
     Source: corrects Rosenblatt et al. 2025, Theorem 3; see `changed_rows` and `ChangedRows.amplify`.
 
-    >>> setting = dict(d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE)
-    >>> print(amplification(0.1, **setting), "|", amplification(0.1, version="printed-icml", **setting))
-    (2.698, 0)-DP, replace-one | (0.3318, 0)-DP, replace-one
+    >>> print(amplification(0.1, d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE))
+    (2.698, 0)-DP, replace-one
     """
-    inner = _inner_guarantee(epsilon, inner_delta, neighbouring)
+    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
     rows = changed_rows(d=d, k=k, n_minority=n_minority, n_new=n_new, neighbouring=neighbouring, bases=bases)
-    if check_choice("version", version, VERSIONS) == "corrected":
-        return rows.amplify(inner, delta)
-    if not inner.is_pure:
-        raise ValueError(f"inner_delta must be 0 for version {version!r}, got {inner.delta!r}")
-    sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "version": version}
-    if delta is None:
-        pair = PrintedPair(inner.epsilon * (1 + _printed_trials(**sizes)), 0.0)
-    else:
-        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        pair = printed_pair(inner.epsilon, _printed_gamma(inner.epsilon, delta, d, k, n_minority, n_new), **sizes)
-    false = "K(d) <= 2^(0.4042 d), which is false in every dimension where K(d) is known"
-    return Guarantee(
-        pair.epsilon, 0.0 if delta is None else delta, neighbouring, assumes=(false,), source=_PRINTED[version][0]
-    )
+    if not isinstance(epsilon, Guarantee):
+        epsilon = Guarantee(check_real("epsilon", epsilon, low=0), inner_delta, neighbouring)
+    elif inner_delta:
+        raise ValueError(f"inner_delta must be 0 with a Guarantee, which has its own delta, got {inner_delta!r}")
+    return rows.amplify(epsilon, delta)
 
 
 def inner_epsilon(
-    epsilon,
-    *,
-    d,
-    k,
-    n_minority,
-    n_new,
-    neighbouring,
-    delta=None,
-    version="corrected",
-    inner_delta=0.0,
-    bases="cyclic",
+    epsilon, *, d, k, n_minority, n_new, neighbouring, delta=None, inner_delta=0.0, bases="cyclic"
 ) -> float:
     """Epsilon to give the learner so that the pipeline has `epsilon`: the inverse of `amplification`.
 
@@ -674,120 +370,24 @@ def inner_epsilon(
     Returns
     -------
     float
-        The largest there is, rounded down (at most 700: beyond, nothing is promised).
+        As `ChangedRows.inner_epsilon`.
 
     Raises
     ------
     ValueError
-        A parameter out of range, or no epsilon > 0 reaches the target: the learner's delta alone, over the rows that
-        change, exceeds `delta`.
+        A parameter out of range, or no epsilon reaches the target.
 
     >>> round(inner_epsilon(1.0, d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE), 4)
     0.0379
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-    if delta is None and inner_delta > 0:
-        raise ValueError(f"delta must be given if inner_delta is not 0, got {delta!r} and inner_delta={inner_delta!r}")
-    check_choice("version", version, VERSIONS)
-    sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "neighbouring": neighbouring}
-    rows = changed_rows(bases=bases, **sizes)
-
-    def exceeds(inner):
-        if version == "corrected":
-            return rows.amplify(Guarantee(inner, inner_delta, neighbouring), delta).epsilon > epsilon
-        printed = amplification(inner, delta=delta, version=version, inner_delta=inner_delta, **sizes)
-        return printed.epsilon > epsilon
-
-    if exceeds(0.0):
-        raise ValueError(
-            f"no inner epsilon gives delta={delta!r}: the {rows.steps(rows.mean):.4g} changed records expected, each "
-            f"with inner_delta={inner_delta!r}, take more"
-        )
-    high = epsilon
-    while not exceeds(high):
-        if high == _LARGEST_EPSILON:
-            return high
-        high = min(2 * high, _LARGEST_EPSILON)
-    found = _smallest(exceeds, high)
-    return found * (1 - 1e-9)  # `found` just exceeds the target
-
-
-class PrintedPair(NamedTuple):
-    """(epsilon', delta) as a formula gives it; delta may exceed 1."""
-
-    epsilon: float
-    delta: float
-
-
-def printed_pair(epsilon, gamma, *, d, k, n_minority, n_new, version="printed-icml") -> PrintedPair:
-    """The paper's (epsilon', delta) for its free parameter gamma, to be compared and not to be relied on.
-
-    The statement has epsilon' = epsilon (1 + gamma) 2^(0.4042 d) ceil(N/n1)/k; its proof, with l = k 2^(0.4042 d), has
-    no 1/k. Both have delta = exp(k 2^(0.4042 d) ceil(N/n1) (epsilon - gamma^2/(k (2 + gamma)))).
-
-    Parameters
-    ----------
-    epsilon : float
-        Of the learner, >= 0.
-    gamma : float
-        >= 0.
-    d, k, n_minority, n_new
-        As in `changed_rows`.
-    version : {"printed-icml", "printed-arxiv", "printed-proof"}
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
-    Source: Rosenblatt et al. 2025, Theorem 3 and its proof.
-
-    >>> pair = printed_pair(1.0, 0.0, d=25, k=5, n_minority=1000, n_new=1000)
-    >>> round(pair.epsilon, 2), pair.delta > 1
-    (220.26, True)
-    """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    gamma = check_real("gamma", gamma, low=0)
-    trials = _printed_trials(d, k, n_minority, n_new, "printed-proof")
-    exponent = trials * (epsilon - gamma**2 / (k * (2 + gamma)))
-    delta = math.exp(exponent) if exponent < _LARGEST_EPSILON else math.inf
-    return PrintedPair(epsilon * (1 + gamma) * _printed_trials(d, k, n_minority, n_new, version) / k, delta)
-
-
-def _printed_trials(d, k, n_minority, n_new, version) -> float:
-    """l ceil(N/n1) with the printed l: k 2^(0.4042 d) in the proof, 2^(0.4042 d) in the statements."""
-    _, keeps_k = _PRINTED[check_choice("version", version, tuple(_PRINTED))]
-    n_minority = check_integer("n_minority", n_minority, low=2)
-    k = check_integer("k", k, low=1, high=n_minority - 1)
-    ratio = -(-check_integer("n_new", n_new, low=0) // n_minority)
-    return (k if keeps_k else 1) * kissing.printed_upper(d) * ratio
-
-
-def _printed_gamma(epsilon, delta, d, k, n_minority, n_new) -> float:
-    """gamma for which the printed delta is `delta`: gamma^2 = v (2 + gamma)."""
-    trials = _printed_trials(d, k, n_minority, n_new, "printed-proof")
-    if trials == 0:
-        raise ValueError(f"n_new must be positive for a printed pair at delta, got {n_new!r}")
-    v = k * (epsilon - math.log(delta) / trials)
-    return (v + math.sqrt(v**2 + 8 * v)) / 2
-
-
-def _inner_guarantee(epsilon, inner_delta, neighbouring) -> Guarantee:
-    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-    if not isinstance(epsilon, Guarantee):
-        epsilon = check_real("epsilon", epsilon, low=0)
-        return Guarantee(epsilon, inner_delta, check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)))
-    if inner_delta:
-        raise ValueError(f"inner_delta must be 0 with a Guarantee, which has its own delta, got {inner_delta!r}")
-    check_choice("neighbouring", neighbouring, (epsilon.neighbouring,))
-    return epsilon
+    rows = changed_rows(d=d, k=k, n_minority=n_minority, n_new=n_new, neighbouring=neighbouring, bases=bases)
+    return rows.inner_epsilon(epsilon, delta=delta, inner_delta=inner_delta)
 
 
 # --- the resampler --------------------------------------------------------------------------------
 
 
-class StableSMOTE(BaseEstimator):
+class StableSMOTE(PrivateMixin, StableSampler):
     """SMOTE with a fixed number of new records, distinct points, and a stability that holds.
 
     Each new record lies between a minority record and one of its k nearest in the minority, chosen uniformly. Ties are
@@ -811,25 +411,30 @@ class StableSMOTE(BaseEstimator):
         Of `stability_`; nothing else depends on it.
     minority : label
         Public. Every other label counts as majority.
-    random_state : None, int or numpy.random.Generator
-        Whoever knows the seed knows the neighbours, and the guarantee is void.
+    diagnostics : bool
+        Whether `diagnostics_` is kept. No guarantee covers it.
+    random_state : None or int
+        Whoever knows the seed knows the neighbours, and the guarantee is void: see `PrivateMixin`.
 
     Attributes
     ----------
     stability_ : ChangedRows
         `stability_.amplify(learner.guarantee_)` is the guarantee of the pipeline.
-    base_indices_, neighbour_indices_ : ndarray (n_new,)
-        Rows of X behind each new row.
+    diagnostics_ : dict
+        Only with `diagnostics`, from `fit_resample`: base_indices and neighbour_indices (n_new,), the rows of X behind
+        each new row. They are private, and so is every object that has them.
+    n_features_in_ : int
 
     Raises
     ------
     ValueError
-        From `fit_resample`: a parameter out of range; X not numeric or not finite; X and y of different lengths.
+        From `fit` and `fit_resample`: a parameter out of range; X not numeric or not finite; X and y of different
+        lengths.
 
     Warns
     -----
     PrivacyLeakWarning
-        Without `n_minority`.
+        Without `n_minority`, and with `diagnostics`.
 
     Notes
     -----
@@ -840,9 +445,11 @@ class StableSMOTE(BaseEstimator):
 
     >>> sampler = StableSMOTE(3, k=1, n_minority=2, random_state=0)
     >>> X_new, y_new = sampler.fit_resample([[0.0], [1.0], [2.0]], [0, 1, 1])
-    >>> y_new.tolist(), sampler.base_indices_.tolist(), sampler.stability_.maximum
-    ([0, 1, 1, 1, 1, 1], [1, 2, 1], 4)
+    >>> y_new, all(1 <= x <= 2 for (x,) in X_new[3:]), sampler.stability_.maximum
+    ([0, 1, 1, 1, 1, 1], True, 4)
     """
+
+    _accepts: ClassVar[dict] = {"dtype": (np.float64, np.float32)}
 
     def __init__(
         self,
@@ -854,6 +461,7 @@ class StableSMOTE(BaseEstimator):
         interpolation="coordinate",
         neighbouring=REPLACE_ONE,
         minority=1,
+        diagnostics=False,
         random_state=None,
     ):
         self.n_new = n_new
@@ -863,29 +471,34 @@ class StableSMOTE(BaseEstimator):
         self.interpolation = interpolation
         self.neighbouring = neighbouring
         self.minority = minority
+        self.diagnostics = diagnostics
         self.random_state = random_state
 
-    def fit_resample(self, X, y):
-        """Resampled X (n + n_new, d) and y (n + n_new,).
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
 
-        Parameters
-        ----------
-        X : array-like (n, d)
-        y : array-like (n,)
-        """
-        self._check_parameters()
-        check_classification_targets(y)
-        X, y = check_X_y(X, y, dtype=np.float64)
-        self.n_features_in_ = X.shape[1]
+    def _fit_resample(self, X, y):
+        rng = self._noise_generator(X, y)
+        self._assume(*noise_assumptions(rng))
+        points = X.astype(np.float64)
         members = np.flatnonzero(y == self.minority)
-        self.stability_ = self._stability(len(members))
-        rng = np.random.default_rng(self.random_state)
         jitter = rng.random(len(X))[members]
-        self.base_indices_, self.neighbour_indices_ = self._pairs(X, members, jitter, rng)
-        weights = rng.random((len(self.base_indices_), X.shape[1] if self.interpolation == "coordinate" else 1))
-        base, neighbour = X[self.base_indices_], X[self.neighbour_indices_]
-        new = (1 - weights) * neighbour + weights * base
-        return np.vstack([X, new]), np.concatenate([y, np.full(len(new), self.minority, dtype=y.dtype)])
+        bases, neighbours = self._pairs(points, members, jitter, rng)
+        vars(self).pop("diagnostics_", None)  # of an earlier call
+        if self.diagnostics:
+            self.diagnostics_ = {"base_indices": bases, "neighbour_indices": neighbours}
+            self._assume("diagnostics_ not published")
+            warnings.warn(
+                "diagnostics_ holds private choices, which no guarantee covers", PrivacyLeakWarning, stacklevel=3
+            )
+        weights = rng.random((len(bases), X.shape[1] if self.interpolation == "coordinate" else 1))
+        new = (1 - weights) * points[neighbours] + weights * points[bases]
+        return np.vstack([X, new.astype(X.dtype)]), np.concatenate([y, np.full(len(new), self.minority, dtype=y.dtype)])
+
+    def _assume(self, *assumes):
+        self.stability_ = replace(self.stability_, assumes=(*self.stability_.assumes, *assumes))
 
     def _check_parameters(self):
         floor = None if self.n_minority is None else check_integer("n_minority", self.n_minority, low=2)
@@ -894,21 +507,25 @@ class StableSMOTE(BaseEstimator):
         check_choice("bases", self.bases, BASES)
         check_choice("interpolation", self.interpolation, ("coordinate", "sample"))
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        check_boolean("diagnostics", self.diagnostics)
+        check_random_state(self.random_state)
 
-    def _stability(self, n_members) -> ChangedRows:
+    def _stability(self, y) -> ChangedRows:
         sizes = {"d": self.n_features_in_, "k": self.k, "n_new": self.n_new}
         laws = {"neighbouring": self.neighbouring, "bases": self.bases}
         if self.n_minority is not None:
             return changed_rows(n_minority=self.n_minority, **sizes, **laws)
         warnings.warn(
-            "the stability depends on the private number of minority records", PrivacyLeakWarning, stacklevel=3
+            "the stability depends on the private number of minority records", PrivacyLeakWarning, stacklevel=4
         )
         assumed = "number of minority records public (the stability was computed from it)"
+        n_members = int(np.sum(y == self.minority))
         if n_members - 1 <= self.k:  # too few for `changed_rows`: every new row may change
-            certain = self.n_new + int(self.neighbouring == REPLACE_ONE)
-            return ChangedRows(self.neighbouring, certain, 0, 1.0, (assumed, *_ASSUMES))
+            replaced = int(self.neighbouring == REPLACE_ONE)
+            law = {"certain": self.n_new + replaced, "inserted": 1 - replaced}
+            return ChangedRows(self.neighbouring, **law, assumes=(assumed, *_ASSUMES), source=_SOURCE)
         rows = changed_rows(n_minority=n_members - 1, **sizes, **laws)
-        return dataclasses.replace(rows, assumes=(*rows.assumes, assumed))
+        return replace(rows, assumes=(*rows.assumes, assumed))
 
     def _pairs(self, X, members, jitter, rng) -> tuple[np.ndarray, np.ndarray]:
         n = len(members)
