@@ -1,245 +1,22 @@
-"""Bagging: enumeration against the theorems, the budget, and the estimator."""
+"""Bagging: the estimator."""
 
-import itertools
 import math
-import warnings
-from fractions import Fraction
+import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.special import logsumexp
-from scipy.stats import binom, binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from helpers.erm import ObjectivePerturbationClassifier
-from helpers.meta import bagging
+from helpers.erm import KernelClassifier, ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.meta.bagging import PrivateBaggingClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
+    SEED_SECRET,
     Guarantee,
-    PrivacyLeakWarning,
-    advanced_composition,
-    optimal_composition,
 )
-
-FEW = settings(derandomize=True, deadline=None, max_examples=25)
-NEIGHBOURS = {
-    "replace": lambda n: (range(n), [n, *range(1, n)]),
-    "remove": lambda n: (range(n), range(1, n)),
-    "add": lambda n: (range(n), range(n + 1)),
-}
-
-
-# Learners without privacy
-
-
-@pytest.mark.parametrize("kind", NEIGHBOURS)
-@pytest.mark.parametrize(("n", "m", "k"), [(2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 2, 1), (6, 1, 4), (6, 4, 1)])
-def test_liu_theorem_is_sound_and_its_epsilon_is_void(kind, n, m, k):
-    here, there = (bagging.bagging_distribution(list(data), m, k) for data in NEIGHBOURS[kind](n))
-    assert sum(here.values()) == 1
-    printed = 1 - Fraction(n - 1, n) ** (m * k)
-    for factor in (1, Fraction(n + 1, n) ** (m * k), 10**9):
-        worst = max(bagging.hockey_stick(here, there, factor), bagging.hockey_stick(there, here, factor))
-        # With the record among n, the delta is attained at every epsilon; among n + 1, it is smaller.
-        expected = printed if kind != "add" else 1 - Fraction(n, n + 1) ** (m * k)
-        assert worst == expected <= printed
-    assert bagging.liu_parameters(n, m * k)[1] == pytest.approx(float(printed), rel=1e-12)
-
-
-def test_other_learners_leak_no_more_than_the_bag():
-    def votes_for_the_record(bag):
-        return 0 in bag
-
-    def size_of_the_bag(bag):
-        return len(set(bag))
-
-    for learner in (votes_for_the_record, size_of_the_bag, min):
-        here, there = (bagging.bagging_distribution(list(d), 2, 2, learner) for d in NEIGHBOURS["replace"](4))
-        full, other = (bagging.bagging_distribution(list(d), 2, 2) for d in NEIGHBOURS["replace"](4))
-        for factor in (1, 2):
-            assert bagging.hockey_stick(here, there, factor) <= bagging.hockey_stick(full, other, factor)
-
-
-def test_proposition_4_has_no_integer_solution():
-    for n in (2, 10, 1000, 10**6):
-        assert bagging.draws_for_delta(n, 1.0) == pytest.approx(1.0)
-        for exponent in (1.01, 1.5, 2.0):
-            draws = bagging.draws_for_delta(n, exponent)
-            epsilon, delta = bagging.liu_parameters(n, draws)
-            assert draws < 1
-            assert delta == pytest.approx(n**-exponent, rel=1e-9)
-            assert epsilon <= 1 / n
-        assert bagging.liu_parameters(n, 1)[1] >= 1 / n * (1 - 1e-12)
-
-
-# Subsampling
-
-
-@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2), (3, 3), (4, 3)])
-@pytest.mark.parametrize("inner", [0.2, 1.0, 2.0])
-def test_bootstrap_epsilon_is_exact(n, k, inner):
-    sizes = {"n_records": n, "sample_size": k}
-    epsilon = bagging.bootstrap_epsilon(inner, **sizes)
-    assert bagging.worst_learner_delta(epsilon, inner, **sizes) <= 1e-9
-    assert bagging.worst_learner_delta(epsilon - 0.02, inner, **sizes) > 1e-5
-    assert epsilon > 0.99 * inner if n == k else epsilon < inner * k
-
-
-@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 3), (4, 2)])
-@pytest.mark.parametrize(("inner", "delta"), [(0.5, 0.0), (1.0, 0.0), (1.0, 0.01), (0.3, 0.05)])
-def test_bootstrap_delta_covers_every_learner(n, k, inner, delta):
-    sizes = {"n_records": n, "sample_size": k}
-    guarantee = Guarantee(inner, delta, REPLACE_ONE)
-    for epsilon in np.linspace(0.05, 2 * inner, 5):
-        exact = bagging.worst_learner_delta(epsilon, inner, inner_delta=delta, **sizes)
-        assert exact <= bagging.bootstrap_delta(epsilon, guarantee, **sizes) + 1e-9
-        assert exact > 0 or (delta == 0 and epsilon >= bagging.bootstrap_epsilon(inner, **sizes) - 1e-9)
-
-
-@pytest.mark.parametrize(("n", "k"), [(3, 1), (4, 2), (4, 4)])
-@pytest.mark.parametrize(("inner", "delta"), [(1.0, 0.0), (0.5, 0.02)])
-def test_without_replacement_is_exact(n, k, inner, delta):
-    sizes = {"n_records": n, "sample_size": k}
-    bag = bagging.without_replacement(Guarantee(inner, delta, REPLACE_ONE), **sizes)
-    exact = bagging.worst_learner_delta(bag.epsilon, inner, inner_delta=delta, replacement=False, **sizes)
-    assert exact == pytest.approx(bag.delta, abs=1e-9)
-    assert bagging.worst_learner_delta(bag.epsilon - 0.02, inner, inner_delta=delta, replacement=False, **sizes) > (
-        bag.delta + 1e-4
-    )
-
-
-@FEW
-@given(st.integers(2, 200), st.integers(1, 300), st.floats(0.001, 3))
-def test_bootstrap_epsilon_is_a_mean_over_multiplicities(n, k, inner):
-    copies = np.arange(k + 1)
-    mean = logsumexp(binom.logpmf(copies, k, 1 / n) + copies * inner)
-    assert bagging.bootstrap_epsilon(inner, n_records=n, sample_size=k) == pytest.approx(mean, rel=1e-6, abs=1e-9)
-
-
-@FEW
-@given(st.floats(1e-3, 6), st.integers(1, 5000), st.floats(1e-12, 0.9))
-def test_printed_total_covers_bootstrap_bags_of_pure_learners(inner, m, delta):
-    """Basic composition or concentrated DP of the true bag guarantee is within the printed advanced composition."""
-    bag = math.expm1(inner)  # k = n, every n
-    basic = m * bag
-    concentrated = m * bag**2 / 2 + bag * math.sqrt(2 * m * math.log(1 / delta))
-    assert min(basic, concentrated) <= advanced_composition(inner, 0.0, m, delta)[0] * (1 + 1e-12)
-
-
-# Bags
-
-
-def test_one_record_one_bag():
-    y = np.random.default_rng(0).integers(0, 2, 30)
-    ids = [f"r{i}" for i in range(30)]
-    here = bagging.assign_by_id(ids, 4, salt=1)
-    assert np.array_equal(np.delete(here, 7), bagging.assign_by_id(ids[:7] + ids[8:], 4, salt=1))
-    assert set(here) == set(range(4))
-    assert not np.array_equal(here, bagging.assign_by_id(ids, 4, salt=2))
-    touched = bagging.bags_touched(y, lambda labels: bagging.assign_within_class(labels, ids, 4, salt=1))
-    assert touched[0] <= 2
-    assert touched[1] == 2
-    assert bagging.bags_touched(y, lambda labels: here) == (1, 2)
-
-
-@pytest.mark.parametrize("m", [2, 3, 4])
-def test_rank_stratification_touches_every_bag(m):
-    worst = {False: (0, 0), True: (0, 0)}
-    for labels in itertools.product([0, 1], repeat=8):
-        for blocks in worst:
-            found = bagging.bags_touched(labels, lambda y, b=blocks: bagging.assign_by_rank(y, m, blocks=b))
-            worst[blocks] = max(worst[blocks], found)
-    assert worst[True][0] == worst[False][0] == m
-    assert worst[False][1] > 2 * m  # dealing in turn moves records of every bag
-    y = np.repeat([0, 1], [20, 8])
-    counts = [np.bincount(y[bagging.assign_by_rank(y, 4) == bag], minlength=2).tolist() for bag in range(4)]
-    assert counts == [[5, 2]] * 4
-
-
-def test_even_deal():
-    bags = bagging.assign_evenly(103, 10, np.random.default_rng(3))
-    assert sorted(np.bincount(bags)) == [10] * 7 + [11] * 3
-    with pytest.raises(ValueError, match="n_bags must be"):
-        bagging.assign_evenly(3, 4, np.random.default_rng(0))
-
-
-# The budget
-
-
-def test_advanced_composition_gives_less_than_basic_in_the_paper():
-    for n, m in itertools.product([500, 10_000], [5, 10, 20]):
-        options = {"n_estimators": m, "n_records": n, "delta": n**-2.0, "accounting": "printed"}
-        advanced = bagging.learner_epsilon(0.5, composition="advanced", **options)
-        assert advanced < bagging.learner_epsilon(0.5, composition="basic", **options) == pytest.approx(0.5 / m)
-        assert bagging.learner_epsilon(0.5, composition="optimal", **options) >= 0.5 / m * (1 - 1e-8)
-    first = {"n_estimators": 5, "n_records": 500, "delta": 500**-2.0, "accounting": "printed"}
-    assert bagging.learner_epsilon(0.5, composition="advanced", **first) == pytest.approx(0.0440, abs=5e-5)
-
-
-@pytest.mark.parametrize("sampling", ["bootstrap", "without-replacement", "disjoint"])
-@pytest.mark.parametrize("composition", ["basic", "advanced", "optimal", "pld"])
-def test_the_budget_is_used_and_kept(sampling, composition):
-    options = {"n_estimators": 7, "n_records": 40, "sample_size": 20, "sampling": sampling, "delta": 1e-6}
-    inner = bagging.learner_epsilon(1.0, composition=composition, **options)
-    total = bagging.ensemble_guarantee(Guarantee(inner, 0.0, REPLACE_ONE), composition=composition, **options)
-    more = bagging.ensemble_guarantee(Guarantee(inner * 1.01, 0.0, REPLACE_ONE), composition=composition, **options)
-    assert total.epsilon <= 1 + 1e-9 < more.epsilon
-
-
-def test_learners_with_delta():
-    inner = Guarantee(0.05, 1e-9, REPLACE_ONE)
-    options = {"n_estimators": 4, "n_records": 30, "sample_size": 30, "delta": 1e-6}
-    sound = bagging.ensemble_guarantee(inner, **options)
-    bag = bagging.bootstrap_delta(sound.epsilon / 4, inner, n_records=30, sample_size=30)
-    assert sound.delta == pytest.approx(1e-6)
-    assert 0.999 * 1e-6 / 4 <= bag <= 1e-6 / 4  # the bags have all of it, and use it up
-    private = bagging.ensemble_guarantee(
-        Guarantee(0.1, 1e-6, ADD_REMOVE), n_estimators=4, n_records=30, sampling="stratified-disjoint"
-    )
-    assert private.epsilon == pytest.approx(0.2)
-    assert private.delta == pytest.approx(1e-6 * (1 + math.exp(0.1)))
-
-
-@pytest.mark.parametrize("composition", ["basic", "advanced", "optimal"])
-def test_delta_is_shared_out_once(composition):
-    """Basic composition leaves delta/m to a bag, the theorems with a slack half of that; nothing exceeds the total."""
-    inner = Guarantee(0.05, 1e-9, REPLACE_ONE)
-    sizes = {"n_records": 30, "sample_size": 30}
-    found = bagging.ensemble_guarantee(
-        inner, n_estimators=4, delta=1e-6, sampling="bootstrap", composition=composition, **sizes
-    )
-    assert found.delta == pytest.approx(1e-6)
-    each = 1e-6 / 4 if composition == "basic" else 1e-6 / 8
-    low, high = 0.0, 5.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if bagging.bootstrap_delta(middle, inner, **sizes) <= each else (middle, high)
-    total = {
-        "basic": lambda: 4 * high,
-        "advanced": lambda: advanced_composition(high, each, 4, 1e-6 - 4 * each)[0],
-        "optimal": lambda: optimal_composition(high, 4, 1e-6, delta_each=each)[0],
-    }
-    assert found.epsilon == pytest.approx(total[composition](), rel=1e-6)
-
-
-def test_basic_composition_of_two_bags_is_covered_by_enumeration():
-    """Two bootstrap bags of a learner that reveals a record: its exact delta is within the stated total."""
-    epsilon, delta, n = 0.5, 1e-3, 4
-    inner = Guarantee(epsilon, delta, REPLACE_ONE)
-    copies = np.arange(n + 1)
-    reveals = delta * np.expm1(copies * epsilon) / np.expm1(epsilon)  # (epsilon, delta)-DP in its bag
-    mean = binom(n, 1 / n).pmf(copies) @ reveals
-    for total in (2 * mean * 1.5, 2 * mean * 4):
-        found = bagging.ensemble_guarantee(inner, n_estimators=2, n_records=n, delta=total, sampling="bootstrap")
-        assert 1 - (1 - mean) ** 2 <= found.delta <= total * (1 + 1e-9)
-
-
-# The estimator
 
 
 class Counter(ClassifierMixin, BaseEstimator):
@@ -326,17 +103,20 @@ def test_a_class_absent_from_a_bag_is_no_error(sampling):
     assert model.predict_proba(X).shape == (30, 2)
 
 
+class Reader(Counter):
+    """Counts the fits to records that are not made up, which are far from the origin."""
+
+    fitted = 0
+
+    def fit(self, X, y):
+        Reader.fitted += bool(np.abs(X).max() > 1)
+        return super().fit(X, y)
+
+
 def test_a_class_absent_from_a_bag_is_an_error_where_labels_are_public():
-    class Reader(Counter):
-        fitted = 0
-
-        def fit(self, X, y):
-            Reader.fitted += len(X) > 2  # the made-up records are two
-            return super().fit(X, y)
-
-    X, _ = data(30)
-    y = (np.arange(30) < 4).astype(int)
+    X, y = data(30)[0] + 10, (np.arange(30) < 4).astype(int)
     model = PrivateBaggingClassifier(Reader(), 5, sampling="stratified-disjoint", public_labels=True, random_state=0)
+    Reader.fitted = 0
     for labels, fewest in ((y, 4), (np.zeros(30, int), 0)):
         with pytest.raises(
             ValueError, match=f"n_estimators must be at most the number of records of each class, {fewest}"
@@ -356,7 +136,11 @@ def test_add_remove_needs_identifiers():
     fitted = model.fit(X, y, ids=range(20))
     assert fitted.guarantee_.neighbouring == ADD_REMOVE
     assert fitted.estimators_[0].n_records == 6
-    assert len(model.fit(X[:2], y[:2], ids=["a", "b"]).estimators_) == 4  # the number of rows is private here
+    for n in (0, 1, 2):  # the number of rows is private here
+        few = model.fit(X[:n], y[:n], ids=["a", "b"][:n])
+        assert len(few.estimators_) == 4
+        assert set(few.predict(X)) <= {0, 1}
+        assert few.guarantee_ == fitted.guarantee_
     with pytest.raises(ValueError, match="neighbouring must be replace-one"):
         model.fit(X, y)
 
@@ -380,9 +164,12 @@ def test_bag_contents_follow_identifiers():
         ({"sample_size": 0}, "sample_size must be"),
         ({"sampling": "disjoint", "n_estimators": 61}, "n_estimators must be at most"),
         ({"composition": "optimal"}, "delta must be positive"),
-        ({"accounting": "printed"}, "accounting must be 'sound'"),
         ({"estimator": LogisticRegression()}, "estimator must be a classifier with a parameter 'epsilon'"),
-        ({"classes": (0, 0)}, "classes must be"),
+        ({"estimator": None}, "estimator must be a classifier"),
+        ({"classes": (0, 0)}, "classes must be two"),
+        ({"classes": (0, 1, 2)}, "classes must be two"),
+        ({"public_labels": "no"}, "public_labels must be True or False, got 'no'"),
+        ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
         ({"sampling": "stratified-disjoint"}, "estimator must be private under add/remove-one"),
         ({"classes": ("a", "b")}, "y must hold labels"),
         ({"neighbouring": ADD_REMOVE}, "neighbouring must be replace-one"),
@@ -419,49 +206,62 @@ def test_empty_public_bag_is_an_error():
         PrivateBaggingClassifier(BASE, 3, sampling="disjoint", random_state=0).fit(X, y, ids=["a", "b", "c"])
 
 
-def test_printed_accounting_understates_the_loss():
-    """One bag of 20 draws: at least 3 copies of a record and noise, exactly and in runs of the estimator."""
-    X, y, claimed, runs = np.zeros((20, 1)), np.repeat([0, 1], 10), 1.5, 400
-    X[0] = 1
-    decay = math.exp(-claimed)
-    copies = np.arange(21)
-    shifts = np.arange(3, -18, -1)
-    tail = np.where(shifts > 0, decay ** shifts.clip(0), 1 + decay - decay ** (1 - shifts).clip(0)) / (1 + decay)
-    exact = binom(20, 1 / 20).pmf(copies) @ tail
-    assert math.log(exact / tail[0]) > 1.2 * claimed  # tail[0]: the same event when the record is elsewhere
-    assert math.log(exact / tail[0]) <= bagging.bootstrap_epsilon(claimed, n_records=20, sample_size=20)
-    model = PrivateBaggingClassifier(Counter(), 1, epsilon=claimed, sampling="bootstrap", accounting="printed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        hits = sum(model.set_params(random_state=seed).fit(X, y).estimators_[0].count_ >= 3 for seed in range(runs))
-    low, high = binomtest(hits, runs).proportion_ci(0.9999)
-    assert low <= exact <= high
-    with pytest.warns(PrivacyLeakWarning, match="can hold a record many times"):
-        model.fit(X, y)
-    assert model.set_params(accounting="sound").fit(X, y).learner_epsilon_ < 0.7 * claimed
-
-
-class Grows(LogisticRegression):
-    """Claims a guarantee that depends on how many records it saw."""
-
-    def __init__(self, epsilon=1.0, random_state=None):
-        super().__init__()
-        self.epsilon = epsilon
-        self.random_state = random_state
+class Curious(Counter):
+    """Its promise depends on the records."""
 
     def fit(self, X, y):
-        self.random_state = None  # scikit-learn's own knows no Generator
         super().fit(X, y)
-        self.guarantee_ = Guarantee(self.epsilon * len(X) / 2, 0.0, REPLACE_ONE)
+        self.guarantee_ = Guarantee(self.epsilon * (1 + np.ptp(X)), 0.0, REPLACE_ONE)
         return self
 
 
-def test_a_learner_whose_guarantee_depends_on_its_records_is_refused():
-    X, y = np.arange(40.0)[:, None], np.tile([0, 1], 20)
-    model = PrivateBaggingClassifier(Grows(), n_estimators=2, sampling="disjoint", random_state=0)
-    with pytest.raises(ValueError, match="estimator must have the guarantee"):
+class Boastful(Counter):
+    """Promises more the more records it has, which is all right as long as their number is public."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.guarantee_ = Guarantee(self.epsilon * 4 / len(X), 0.0, REPLACE_ONE)
+        return self
+
+
+class OneClassFails(Counter):
+    def fit(self, X, y):
+        if len(np.unique(y)) < 2:
+            raise ValueError("two classes are needed")
+        return super().fit(X, y)
+
+
+class Picky(Counter):
+    """Needs eight records."""
+
+    def fit(self, X, y):
+        if len(X) < 8:
+            raise ValueError(f"eight records are needed, got {len(X)}")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"), [(Curious(), "one guarantee whatever its records are"), (OneClassFails(), "two classes")]
+)
+@pytest.mark.parametrize("sampling", ["bootstrap", "disjoint"])
+def test_a_learner_that_depends_on_values_is_refused_for_data_that_would_not_show_it(learner, message, sampling):
+    X, y = np.zeros((40, 1)), np.tile([0, 1], 20)
+    model = PrivateBaggingClassifier(learner, 2, sampling=sampling, random_state=0)
+    with pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert not hasattr(model, "estimators_")
+
+
+def test_a_learner_is_tried_with_as_many_records_as_it_gets():
+    X, y = data(41)
+    model = PrivateBaggingClassifier(Picky(), 5, sampling="disjoint")
+    assert len(model.fit(X, y).estimators_) == 5
+    with pytest.raises(ValueError, match="eight records are needed, got 7"):
+        model.fit(X[:39], y[:39])
+    # Bags of 4 and of 5 records: the guarantee is that of the smaller one.
+    boastful = PrivateBaggingClassifier(Boastful(), 2, epsilon=1.0, sampling="disjoint").fit(X[:9], y[:9])
+    assert boastful.learner_guarantee_.epsilon == pytest.approx(1.0)
+    assert sorted(learner.guarantee_.epsilon for learner in boastful.estimators_) == pytest.approx([0.8, 1.0])
 
 
 def test_identifiers_are_public_under_replace_one():
@@ -472,3 +272,62 @@ def test_identifiers_are_public_under_replace_one():
     assert any("identifiers public" in item for item in named.assumes)
     assert not any("identifiers" in item for item in without.assumes)
     assert named.epsilon >= model.learner_guarantee_.epsilon
+
+
+# The noise, and what stays on the fitted object
+
+
+@pytest.mark.parametrize("sampling", ["bootstrap", "without-replacement", "disjoint"])
+@pytest.mark.parametrize("seeded", [False, True])
+def test_learners_have_noise_of_their_own(sampling, seeded):
+    X, y = np.full((24, 1), 0.3), np.ones(24, int)  # all bags are equal, so only the noise can differ
+    base = OutputPerturbationClassifier(regularization=1.0, fit_intercept=False)
+    model = PrivateBaggingClassifier(base, 3, epsilon=3.0, sampling=sampling)
+    released = []
+    for seed in range(60):
+        model.set_params(random_state=seed if seeded else None).fit(X, y)
+        released.append([learner.coef_[0, 0] for learner in model.estimators_])
+    released = np.array(released)
+    assert len(np.unique(released)) == released.size
+    between = np.corrcoef(released.T)[np.triu_indices(3, 1)]
+    assert np.abs(between).max() < 5 / math.sqrt(60)
+    # In one dimension the noise is Laplace's, of scale 1/rate.
+    rate = model.estimators_[0].noise_rate_
+    assert np.abs(released - released.mean()).mean() == pytest.approx(1 / rate, rel=0.35)
+
+
+@pytest.mark.parametrize("seed", [None, 1234567])
+@pytest.mark.parametrize("base", [BASE, KernelClassifier(n_frequencies=3)], ids=["linear", "kernel"])
+def test_no_source_of_noise_is_left(seed, base):
+    X, y = data(20)
+    model = PrivateBaggingClassifier(base, 3, random_state=seed).fit(X, y)
+    assert [learner.random_state for learner in model.estimators_] == [None] * 3
+    for guarantee in (model.guarantee_, *(learner.guarantee_ for learner in model.estimators_)):
+        assert (SEED_SECRET in guarantee.assumes) == (seed is not None)
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.random_state is None
+    assert np.array_equal(copy.predict_proba(X), model.predict_proba(X))
+    for learner in copy.estimators_:  # the rewind attack: whatever state is left, a refit must not give the noise back
+        before = learner.predict_proba(X)
+        assert not np.allclose(learner.fit(X, y).predict_proba(X), before)
+
+
+def test_a_seed_repeats_a_result_and_shares_no_noise_with_a_neighbour():
+    X, y = np.zeros((30, 1)), np.arange(30) % 2
+    other = np.where(np.arange(30) == 0, 1, y)
+    model = PrivateBaggingClassifier(Counter(), 2, sampling="without-replacement", sample_size=30)
+    pairs = []
+    for seed in range(60):
+        here, again, there = (
+            [learner.count_ for learner in model.set_params(random_state=seed).fit(X, labels).estimators_]
+            for labels in (y, y, other)
+        )
+        assert here == again
+        pairs.append((here[0], there[0]))
+    assert abs(np.corrcoef(np.array(pairs).T)[0, 1]) < 5 / math.sqrt(60)
+
+
+def test_before_the_fit():
+    for method in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(PrivateBaggingClassifier(BASE), method)([[0.0]])

@@ -1,6 +1,8 @@
 """Private choice of parameters: guarantees by enumeration, the law of the trials, and what must be refused."""
 
+import pickle
 from itertools import combinations_with_replacement, product
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,13 +12,13 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_erm import EXPECTED_FAILURES
 
 from helpers import erm, meta
 from helpers.meta.search import REPEATS, draw_repeats, selection_epsilon
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
+    SEED_SECRET,
     ApproximateDpEvent,
     Guarantee,
     Sensitivity,
@@ -24,6 +26,13 @@ from helpers.privacy import (
     exponential_probabilities,
 )
 
+OUTSIDE = "labels are a public parameter; this check uses others than 0 and 1"
+EXPECTED_FAILURES = {
+    "check_estimators_dtypes": OUTSIDE,
+    "check_classifier_data_not_an_array": OUTSIDE,
+    "check_fit2d_1feature": OUTSIDE,
+    "check_classifiers_classes": OUTSIDE,
+}
 GRID = {"regularization": [0.01, 0.1, 1.0]}
 SEARCHES = [
     meta.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID),
@@ -160,8 +169,7 @@ class Sign(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y):
-        self.n_rows_ = len(X)
-        self.seed_ = self.random_state
+        self.classes_ = np.array([0, 1])
         self.guarantee_ = Guarantee(self.factor * self.epsilon, 0.0, self.relation)
         return self
 
@@ -175,20 +183,59 @@ def test_a_large_budget_takes_the_best(kind, more):
     assert search.fit(*data(300)).best_params_ == {"sign": 1}
 
 
-def test_candidates_have_parts_and_noise_of_their_own():
-    seen = []
+class Kept(erm.OutputPerturbationClassifier):
+    """Keeps every fitted learner, and the records, in a list of the class."""
 
-    class Watched(Sign):
-        def fit(self, X, y):
-            seen.append((len(X), self.random_state, tuple(X[:, 0])))
-            return super().fit(X, y)
+    fits: ClassVar[list] = []
 
+    def fit(self, X, y):
+        super().fit(X, y)
+        Kept.fits.append((self, X, self.random_state))
+        return self
+
+
+def real_fits(search, X, y):
+    """The learners that a search fitted to the records, with those and their seeds."""
+    Kept.fits.clear()
+    search.fit(X, y)
+    values = set(X[:, 0])
+    return [fit for fit in Kept.fits if set(fit[1][:, 0]) <= values]
+
+
+def test_candidates_have_parts_of_their_own():
     X, y = data(100)
-    meta.PartitionedSearch(Watched(), {"sign": [-1, 1, 2]}, random_state=0).fit(X, y)
-    real = [row for row in seen if row[0] > 2]
-    assert [row[0] for row in real] == [25, 25, 25]
-    assert len({row[1] for row in real}) == 3
-    assert len(set().union(*(row[2] for row in real))) == 75
+    search = meta.PartitionedSearch(Kept(), {"regularization": [0.1, 1.0, 10.0]}, random_state=0)
+    fits = real_fits(search, X, y)
+    assert [len(rows) for _, rows, _ in fits] == [25, 25, 25]
+    assert len(set().union(*(set(rows[:, 0]) for _, rows, _ in fits))) == 75
+
+
+SAME = [{"regularization": [0.1]}, {"regularization": [0.1]}]  # two candidates, or trials, of one and the same learner
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        meta.PartitionedSearch(Kept(), SAME),
+        meta.PartitionedSearch(Kept(), SAME, parts="shared"),
+        meta.RepeatedSearch(Kept(), SAME, trials=6),
+    ],
+    ids=["disjoint", "shared", "repeated"],
+)
+@pytest.mark.parametrize("seeded", [False, True])
+def test_candidates_have_noise_of_their_own(search, seeded):
+    X, y = np.full((30, 1), 0.3), np.ones(30, int)  # all parts are equal, so only the noise can differ
+    pairs = []
+    for seed in range(40):
+        fits = real_fits(search.set_params(random_state=seed if seeded else None), X, y)
+        coefficients = [learner.coef_[0, 0] for learner, _, _ in fits]
+        assert len(set(coefficients)) == len(coefficients)
+        assert seeded or [state for _, _, state in fits] == [None] * len(fits)
+        pairs += [coefficients[:2]] if len(coefficients) > 1 else []
+    pairs = np.array(pairs)
+    assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / np.sqrt(len(pairs))
+    spread = 1 / fits[0][0].noise_rate_  # of noise with the norm's law Gamma(2, spread) in the plane, one coordinate
+    assert pairs.std() == pytest.approx(np.sqrt(3 / 2) * spread, rel=0.5)
 
 
 def test_costs_choose_by_what_a_mistake_costs():
@@ -205,8 +252,13 @@ def test_costs_choose_by_what_a_mistake_costs():
     [
         ({"epsilon": 0.0}, "epsilon"),
         ({"param_grid": []}, "param_grid"),
+        ({"param_grid": 3}, "param_grid must be a dict of lists"),
         ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),
-        ({"estimator": erm.ERMClassifier()}, "estimator must have parameters epsilon"),
+        ({"estimator": erm.ERMClassifier()}, "estimator must be a classifier with a parameter 'epsilon'"),
+        ({"estimator": None}, "estimator must be a classifier"),
+        ({"param_grid": {"colour": [1]}}, "Invalid parameter 'colour'"),
+        ({"mistake_costs": [1.0, 1.0]}, "mistake_costs"),
+        ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
         ({"held_out": 1.0}, "held_out"),
         ({"mistake_costs": {0: 1.0}}, "mistake_costs"),
         ({"mistake_costs": {0: 1.0, 1: 2.0}}, "mistake_costs"),
@@ -258,3 +310,95 @@ def test_too_few_records_and_foreign_labels():
     X, y = data(10)
     with pytest.raises(ValueError, match="y must hold labels"):
         meta.RepeatedSearch(Sign(), {"sign": [1]}).fit(X, 2 * y)
+
+
+# What stays on the fitted object
+
+
+KERNEL = erm.KernelClassifier(n_frequencies=4)
+KERNEL_GRID = {"gamma": [0.1, 1.0]}
+
+
+def reachable(value):
+    """Everything on an object, and on what is on it."""
+    yield value
+    inside = vars(value).values() if isinstance(value, BaseEstimator) else ()
+    if isinstance(value, dict):
+        inside = value.values()
+    elif isinstance(value, list | tuple):
+        inside = value
+    for item in inside:
+        yield from reachable(item)
+
+
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
+@pytest.mark.parametrize("seed", [None, 1234567])
+def test_what_is_fitted_has_no_seed_no_split_and_one_guarantee(kind, seed):
+    X, y = data(70)
+    model = kind(KERNEL, KERNEL_GRID, 9.0, random_state=seed).fit(X, y)
+    for fitted in (model, pickle.loads(pickle.dumps(model))):
+        found = list(reachable(fitted.best_estimator_))
+        assert not any(isinstance(item, np.random.Generator | np.random.BitGenerator) for item in found)
+        assert seed is None or seed not in [item for item in found if isinstance(item, int)]
+        assert all(item.random_state is None for item in found if hasattr(item, "epsilon") and hasattr(item, "fit"))
+        assert not any(isinstance(item, np.ndarray) and len(item) in (14, 56, 70) for item in found if np.ndim(item))
+        # The learner inside the kernel classifier knows only of a trial's budget by itself.
+        stated = [item for item in found if isinstance(item, Guarantee)]
+        assert len(stated) == 2
+        assert all(item == fitted.guarantee_ for item in stated)
+        assert fitted.guarantee_.epsilon == 9.0
+        assert (SEED_SECRET in fitted.guarantee_.assumes) == (seed is not None)
+    assert pickle.loads(pickle.dumps(model)).random_state is None
+    assert np.array_equal(model.predict_proba(X).argmax(axis=1), model.predict(X))
+
+
+def test_every_candidates_assumptions_are_the_searchs():
+    bounds = [[-0.5, 0.5]] * 2
+    for seed in range(5):
+        search = meta.PartitionedSearch(
+            erm.OutputPerturbationClassifier(), {"bounds": [None, bounds]}, random_state=seed
+        )
+        assert "feature bounds public" in search.fit(*data()).guarantee_.assumes
+
+
+class Picky(Sign):
+    """Needs 30 records."""
+
+    def fit(self, X, y):
+        if len(X) < 30:
+            raise ValueError(f"30 records are needed, got {len(X)}")
+        return super().fit(X, y)
+
+
+class Curious(Sign):
+    """Its promise depends on the records."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.guarantee_ = Guarantee(self.epsilon * np.exp(-np.ptp(X)), 0.0, REPLACE_ONE)
+        return self
+
+
+class OneClassFails(Sign):
+    def fit(self, X, y):
+        if len(np.unique(y)) < 2:
+            raise ValueError("two classes are needed")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize(("kind", "enough"), [(meta.PartitionedSearch, 90), (meta.RepeatedSearch, 38)])
+def test_a_learner_is_tried_with_as_many_records_as_it_gets(kind, enough):
+    search = kind(Picky(), {"sign": [-1, 1]}, random_state=0)
+    assert search.fit(*data(enough)).best_params_["sign"] in (-1, 1)
+    with pytest.raises(ValueError, match=r"30 records are needed, got 2[89]"):
+        search.fit(*data(enough - 3))
+
+
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
+@pytest.mark.parametrize(
+    ("learner", "message"), [(Curious(), "one guarantee whatever its records are"), (OneClassFails(), "two classes")]
+)
+def test_a_learner_that_depends_on_values_is_refused_for_data_that_would_not_show_it(kind, learner, message):
+    X, y = np.zeros((40, 2)), np.tile([0, 1], 20)
+    with pytest.raises(ValueError, match=message):
+        kind(learner, {"sign": [-1, 1]}).fit(X, y)

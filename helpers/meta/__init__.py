@@ -1,10 +1,12 @@
-"""Wrappers around any private classifier: votes of several, and a private choice among several.
+"""Wrappers around any private classifier: a threshold, a vote of several, a private choice among several.
 
 Each takes a classifier with an `epsilon` and a `guarantee_` after fitting, divides a budget, and has a guarantee for
-everything it shows. Modules: `bagging`, `search`.
+everything it shows; any may be inside another. Modules: `threshold`, `bagging`, `search`, and `learners`, which is what
+they share; how good the learner inside is remains its own affair.
 """
 
 from helpers.meta.bagging import PrivateBaggingClassifier
 from helpers.meta.search import PartitionedSearch, RepeatedSearch
+from helpers.meta.threshold import ThresholdClassifier
 
-__all__ = ["PartitionedSearch", "PrivateBaggingClassifier", "RepeatedSearch"]
+__all__ = ["PartitionedSearch", "PrivateBaggingClassifier", "RepeatedSearch", "ThresholdClassifier"]

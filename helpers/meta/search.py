@@ -10,13 +10,26 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_real
-from helpers.erm.estimators import check_classes, label_codes
-from helpers.privacy import EXACT_REALS, RELATION_NAMES, REPLACE_ONE, Guarantee, Sensitivity, exponential, laplace
+from helpers.checks import check_choice, check_classes, check_real, label_codes
+from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, restate
+from helpers.privacy import (
+    EXACT_REALS,
+    RELATION_NAMES,
+    REPLACE_ONE,
+    Guarantee,
+    PrivateMixin,
+    Sensitivity,
+    check_random_state,
+    child_state,
+    exponential,
+    laplace,
+    noise_assumptions,
+)
 
 _MOST_TRIALS = 1e9
 REPEATS = {"geometric": 1.0, "logarithmic": 0.0}  # law of the number of trials: shape of the negative binomial
@@ -57,7 +70,11 @@ def draw_repeats(rng, mean, law="geometric") -> int:
     return int(rng.logseries(-math.expm1(-t)))
 
 
-class _PrivateSearch(ClassifierMixin, BaseEstimator):
+def _chosen_has(method):
+    return lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), method)
+
+
+class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
     """What both searches share: the grid, the learners, the score. Not for use by itself."""
 
     def fit(self, X, y):
@@ -66,64 +83,81 @@ class _PrivateSearch(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_ = np.unique(self.classes)
         label_codes(y, self.classes_)
-        self._check_size(len(X), len(grid))
-        rng = np.random.default_rng(self.random_state)
-        for setting in grid:  # on made-up records, so that a learner that cannot be used is refused for free
-            self._learn(setting, np.zeros((len(self.classes_), X.shape[1])), self.classes_, rng.spawn(1)[0])
-        self.best_params_, self.best_estimator_, self.guarantee_ = self._search(X, y, grid, rng)
-        self.best_estimator_.guarantee_ = self.guarantee_  # its own does not count that it was selected
+        sizes = self._sizes(len(X), len(grid))
+        planned = [self._planned(setting, size, X.shape[1]) for setting, size in zip(grid, sizes, strict=True)]
+        rng = self._noise_generator(X, y)
+        self.best_params_, self.best_estimator_ = self._search(X, y, grid, rng)
+        self.guarantee_ = self._guarantee(planned, rng)
+        restate(self.best_estimator_, self.guarantee_)  # its own does not count that it was selected
         return self
 
+    @available_if(_chosen_has("decision_function"))
     def decision_function(self, X):
         """Scores of the chosen estimator."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._chosen().decision_function(validate_data(self, X, dtype=np.float64, reset=False))
+
+    @available_if(_chosen_has("predict_proba"))
+    def predict_proba(self, X):
+        """Class probabilities (n, K) of the chosen estimator."""
+        return self._chosen().predict_proba(validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict(self, X):
         """Labels (n,) by the chosen estimator."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._chosen().predict(validate_data(self, X, dtype=np.float64, reset=False))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = np.size(self.classes) > 2
         return tags
 
+    def _chosen(self):
+        check_is_fitted(self)
+        return self.best_estimator_
+
     def _check_parameters(self) -> list[dict]:
+        check_random_state(self.random_state)
         check_real("epsilon", self.epsilon, low=0, inclusive="neither")
         check_real("held_out", self.held_out, low=0, high=1, inclusive="neither")
-        check_classes(self.classes)
+        classes = check_classes(self.classes)
         if self.mistake_costs is not None:
-            if set(self.mistake_costs) != set(np.unique(self.classes).tolist()):
+            if not isinstance(self.mistake_costs, dict) or set(self.mistake_costs) != set(classes.tolist()):
                 raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
             for cost in self.mistake_costs.values():
                 check_real("mistake_costs", cost, low=0, high=1)
-        if not hasattr(self.estimator, "get_params") or not {"epsilon", "random_state"} <= set(
-            self.estimator.get_params(deep=False)
-        ):
-            raise ValueError(f"estimator must have parameters epsilon and random_state, got {self.estimator!r}")
-        grid = list(ParameterGrid(self.param_grid))
+        check_learner(self.estimator, "epsilon", "random_state")
+        try:
+            grid = list(ParameterGrid(self.param_grid))
+        except TypeError as error:
+            raise ValueError(
+                f"param_grid must be a dict of lists, or a list of such, got {self.param_grid!r}"
+            ) from error
         if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
             raise ValueError(
                 f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
             )
+        for setting in grid:
+            self._learner(setting, None)  # scikit-learn names parameters that there are not
         return grid
 
-    def _learn(self, setting, X, y, rng):
-        """A learner of one setting, with noise of its own, whose guarantee has been checked."""
+    def _learner(self, setting, random_state):
+        learner = new_learner(self.estimator, epsilon=self._trial_epsilon()).set_params(**setting)
+        return learner.set_params(random_state=random_state)
+
+    def _planned(self, setting, n_rows, n_features) -> Guarantee:
+        """The guarantee of one candidate's trial, from made-up records, or a refusal."""
+        found = planned_guarantee(lambda: self._learner(setting, None), n_rows, n_features, self.classes_)
         epsilon = self._trial_epsilon()
-        learner = clone(self.estimator).set_params(**setting)
-        # Equal integers as seeds would give all candidates the same noise.
-        learner.set_params(epsilon=epsilon, random_state=int(rng.integers(2**63)))
-        learner.fit(X, y).set_params(random_state=None)
-        found = getattr(learner, "guarantee_", None)
-        if not isinstance(found, Guarantee) or found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
+        if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
             raise ValueError(f"estimator must be {epsilon:g}-DP with delta 0, got {found} from {setting!r}")
         if found.neighbouring is not REPLACE_ONE:
             raise ValueError(
                 f"estimator must be private under {RELATION_NAMES[REPLACE_ONE]}, got {found} from {setting!r}"
             )
-        return learner
+        return found
+
+    def _learn(self, setting, X, y, rng):
+        """A learner of one setting, with noise of its own."""
+        return fit_learner(self._learner(setting, child_state(self.random_state, rng)), X, y)
 
     def _mistakes(self, learner, X, y) -> float:
         """Sum of the costs of the records that the learner gets wrong."""
@@ -132,20 +166,27 @@ class _PrivateSearch(ClassifierMixin, BaseEstimator):
             return float(wrong.sum())
         return float(sum(cost * np.sum(wrong & (y == label)) for label, cost in self.mistake_costs.items()))
 
-    def _sensitivity(self) -> Sensitivity:
+    def _sensitivity(self, norm) -> Sensitivity:
         # The only record that changes is right before and wrong after, or wrong at two prices.
         largest = 1.0 if self.mistake_costs is None else max(self.mistake_costs.values())
-        return Sensitivity(largest or 1.0, REPLACE_ONE, "linf")
+        return Sensitivity(largest or 1.0, REPLACE_ONE, norm)
 
-    def _assumptions(self, learner) -> tuple[str, ...]:
-        own = (
+    def _guarantee(self, planned, rng) -> Guarantee:
+        # The choice depends on all candidates, so it needs what any of them assumes.
+        assumes = [
             "number of records public",
             "candidates public",
             "set of labels public",
             *(("costs of mistakes public",) if self.mistake_costs is not None else ()),
+            *self._assumptions(),
             EXACT_REALS,
-        )
-        return tuple(dict.fromkeys((*own, *learner.guarantee_.assumes)))
+            *(item for guarantee in planned for item in guarantee.assumes),
+            *noise_assumptions(rng),
+        ]
+        return Guarantee(self.epsilon, 0.0, REPLACE_ONE, assumes=tuple(dict.fromkeys(assumes)), source=self._source)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return ()
 
 
 class PartitionedSearch(_PrivateSearch):
@@ -157,8 +198,8 @@ class PartitionedSearch(_PrivateSearch):
     Parameters
     ----------
     estimator : estimator
-        With parameters `epsilon` and `random_state`, pure differential privacy under replace-one in `guarantee_`, and
-        labels `classes`.
+        With parameters `epsilon` and `random_state`, which are set from here, pure differential privacy under
+        replace-one in `guarantee_`, and labels `classes`.
     param_grid : dict or list of dicts
         Candidates as in `sklearn.model_selection.ParameterGrid`, m in all. Public: chosen without the data.
     epsilon : float
@@ -173,23 +214,23 @@ class PartitionedSearch(_PrivateSearch):
         Public price in [0, 1] of a mistake on a record of each label; 1 for all if left out.
     classes : sequence of labels
         Public.
-    random_state : int, Generator or None
-        Of the split, the learners' noise and the choice. A published seed breaks the guarantee.
+    random_state : None or int
+        Of the split, the learners' noise and the choice. None, except to reproduce a result: whoever can guess an
+        integer knows all three.
 
     Attributes
     ----------
     best_estimator_ : estimator; best_params_ : dict
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        Of the chosen coefficients and `best_params_`, and of all the other candidates had they been kept; not of the
-        solver's diagnostics. `best_estimator_` carries the same one. Replace-one only: a record more would shift the
-        borders of the parts.
+        Of the chosen coefficients and `best_params_`, and of all the other candidates had they been kept.
+        `best_estimator_` carries the same one. Replace-one only: a record more would shift the borders of the parts.
 
     Raises
     ------
     ValueError
-        From `fit`: a parameter out of range, a learner that is not private as needed (before it sees a record), labels
-        outside `classes`, fewer records than parts.
+        From `fit`: a parameter out of range, a learner that is not private as needed or fails on made-up records (all
+        before it sees a private one), labels outside `classes`, fewer records than parts.
 
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 4 and Theorem 8 ("disjoint").
 
@@ -199,6 +240,8 @@ class PartitionedSearch(_PrivateSearch):
     >>> print(search.fit(X, y).guarantee_)
     (1, 0)-DP, replace-one
     """
+
+    _source = "Chaudhuri, Monteleoni and Sarwate 2011, Theorem 8"
 
     def __init__(
         self,
@@ -224,10 +267,13 @@ class PartitionedSearch(_PrivateSearch):
         check_choice("parts", self.parts, ("disjoint", "shared"))
         return super()._check_parameters()
 
-    def _check_size(self, n_rows, n_candidates):
+    def _sizes(self, n_rows, n_candidates) -> list[int]:
         needed = n_candidates + 1 if self.parts == "disjoint" else 2
         if n_rows < needed:
             raise ValueError(f"X must have at least {needed} records, one for each part, got {n_rows} sample(s)")
+        if self.parts == "disjoint":
+            return [len(part) for part in np.array_split(np.arange(n_rows), needed)[:-1]]
+        return [n_rows - _n_held_out(n_rows, self.held_out)] * n_candidates
 
     def _trial_epsilon(self):
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
@@ -239,20 +285,10 @@ class PartitionedSearch(_PrivateSearch):
         else:
             judges, rest = np.split(order, [_n_held_out(len(X), self.held_out)])
             parts = [rest] * len(grid)
-        learners = [
-            self._learn(setting, X[part], y[part], source)
-            for setting, part, source in zip(grid, parts, rng.spawn(len(grid)), strict=True)
-        ]
+        learners = [self._learn(setting, X[part], y[part], rng) for setting, part in zip(grid, parts, strict=True)]
         scores = [-self._mistakes(learner, X[judges], y[judges]) for learner in learners]
-        best = exponential(scores, self._sensitivity(), self.epsilon, rng).value
-        guarantee = Guarantee(
-            self.epsilon,
-            0.0,
-            REPLACE_ONE,
-            assumes=self._assumptions(learners[best]),
-            source="Chaudhuri, Monteleoni and Sarwate 2011, Theorem 8",
-        )
-        return grid[best], learners[best], guarantee
+        best = exponential(scores, self._sensitivity("linf"), self.epsilon, rng).value
+        return grid[best], learners[best]
 
 
 class RepeatedSearch(_PrivateSearch):
@@ -278,9 +314,9 @@ class RepeatedSearch(_PrivateSearch):
     best_estimator_ : estimator; best_params_ : dict
     classes_ : ndarray (K,); n_features_in_ : int
     guarantee_ : helpers.privacy.Guarantee
-        Of the chosen coefficients and `best_params_`, not of the solver's diagnostics; `best_estimator_` carries the
-        same one. The number of trials must stay secret, and so must the running time, which tells it: given K = k, the
-        loss can be k times that of a trial. The other trials and the scores are not kept.
+        Of the chosen coefficients and `best_params_`; `best_estimator_` carries the same one. The number of trials must
+        stay secret, and so must the running time, which tells it: given K = k, the loss can be k times that of a trial.
+        The other trials, the scores and the split are not kept.
 
     Raises
     ------
@@ -295,6 +331,8 @@ class RepeatedSearch(_PrivateSearch):
     >>> print(search.fit(X, y).guarantee_)
     (1, 0)-DP, replace-one
     """
+
+    _source = "Papernot and Steinke 2022, Theorem 2"
 
     def __init__(
         self,
@@ -324,9 +362,10 @@ class RepeatedSearch(_PrivateSearch):
             check_real("trials", self.trials, low=1, high=_MOST_TRIALS)
         return super()._check_parameters()
 
-    def _check_size(self, n_rows, n_candidates):
+    def _sizes(self, n_rows, n_candidates) -> list[int]:
         if n_rows < 2:
             raise ValueError(f"X must have at least 2 records, one for each part, got {n_rows} sample(s)")
+        return [n_rows - _n_held_out(n_rows, self.held_out)] * n_candidates
 
     def _trial_epsilon(self):
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])
@@ -339,18 +378,13 @@ class RepeatedSearch(_PrivateSearch):
             setting = grid[rng.integers(len(grid))]
             learner = self._learn(setting, X[rest], y[rest], rng)
             mistakes = self._mistakes(learner, X[judges], y[judges])
-            change = Sensitivity(self._sensitivity().value, REPLACE_ONE, "l1")
-            score = laplace(-mistakes, change, self._trial_epsilon(), rng).value
+            score = laplace(-mistakes, self._sensitivity("l1"), self._trial_epsilon(), rng).value
             if best is None or score > best[0]:
                 best = score, setting, learner
-        guarantee = Guarantee(
-            self.epsilon,
-            0.0,
-            REPLACE_ONE,
-            assumes=(*self._assumptions(best[2]), "number of trials and running time secret"),
-            source="Papernot and Steinke 2022, Theorem 2",
-        )
-        return best[1], best[2], guarantee
+        return best[1:]
+
+    def _assumptions(self):
+        return ("number of trials and running time secret",)
 
 
 def _n_held_out(n_rows, share) -> int:
