@@ -1,6 +1,11 @@
-"""Shared by all tests: chapters run without a network, and are skipped by name when their data cannot be had."""
+"""Shared by all tests: chapters run without a network, are skipped by name when their data cannot be had, and time.
+
+At the end of a run a table says where the CPU seconds went, by chapter and by test module.
+"""
 
 import os
+import resource
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -10,14 +15,32 @@ from helpers import data
 from helpers.book import chapters
 
 NO_NETWORK = Path(__file__).parent / "no_network"
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(CpuSeconds())
     if not hasattr(config, "workerinput"):
         for chapter in chapters.chapters():
-            missing_data(chapter.path)  # fetches what can be fetched, before anything is cut off
+            fetch(chapter.path)  # what can be fetched, before anything is cut off
     # Kernels, workers and other child processes inherit this.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
+
+
+def fetch(notebook: Path) -> None:
+    for name in chapters.Chapter(notebook).requires:
+        if not data.is_available(name):
+            try:
+                data.load(name)
+            except data.DatasetUnavailable:
+                break
+
+
+@cache
+def missing_data(notebook: Path) -> str:
+    """Why a chapter cannot run here, or an empty text; looks whether files are there and opens none."""
+    absent = [name for name in chapters.Chapter(notebook).requires if not data.is_available(name)]
+    return f"no data set {', '.join(absent)} on this machine; `dpbook data` says how to get it" if absent else ""
 
 
 def pytest_collection_modifyitems(items):
@@ -28,18 +51,63 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=f"{item.path.stem}: {reason}"))
 
 
-@cache
-def missing_data(notebook: Path) -> str:
-    """Why a chapter cannot run here, or an empty text."""
-    for name in chapters.Chapter(notebook).requires:
-        try:
-            data.load(name)
-        except data.DatasetUnavailable as error:
-            return str(error)
-    return ""
-
-
 @pytest.fixture(params=chapters.chapters(), ids=lambda chapter: chapter.name)
 def chapter(request) -> chapters.Chapter:
     """Each chapter of the book in turn."""
     return request.param
+
+
+# ------------------------------------------------------------------------------------------------- CPU seconds
+
+
+def cpu_seconds() -> float:
+    """Of this process, its finished children and, where the system tells (Linux), its running ones, as kernels are."""
+    finished = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in finished) + _running(os.getpid())
+
+
+def _running(parent: int) -> float:
+    total = 0.0
+    for file in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in map(int, _read(file).split()):
+            # After the name in brackets: utime and stime are fields 14 and 15, cutime and cstime 16 and 17.
+            used = _read(Path(f"/proc/{child}/stat")).rpartition(")")[2].split()[11:15]
+            total += sum(map(int, used)) / _TICKS + _running(child)
+    return total
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the process has just ended
+        return ""
+
+
+class CpuSeconds:
+    """What each test costs, of notebooks too: a plugin, because hooks of this file see only the tests beside it."""
+
+    def __init__(self):
+        self.last = cpu_seconds()
+
+    def pytest_collection_finish(self):
+        self.last = cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call):
+        """The last report of a test carries what it has cost, through xdist too."""
+        report = yield
+        if call.when == "teardown":
+            before, self.last = self.last, cpu_seconds()
+            report.user_properties = [*report.user_properties, ("cpu_seconds", self.last - before)]
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter):
+        spent = Counter()
+        for report in (report for reports in terminalreporter.stats.values() for report in reports):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "cpu_seconds":
+                    spent[report.nodeid.partition("::")[0]] += value
+        terminalreporter.section(f"CPU seconds: {sum(spent.values()):.0f} in {len(spent)} files")
+        for file, seconds in spent.most_common():
+            if seconds >= 1 or file.endswith(".ipynb"):
+                terminalreporter.line(f"{seconds:8.1f}  {file}")

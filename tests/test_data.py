@@ -1,18 +1,25 @@
 """Data sets: what is loaded is what was published, stays inside its declared bounds, and fails clearly when absent."""
 
 import dataclasses
+import hashlib
+import http.server
+import io
 import math
 import shutil
 import socket
+import tarfile
 import threading
 import time
 import urllib.request
+import zipfile
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nbclient import NotebookClient
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
@@ -371,8 +378,8 @@ def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     calls = []
-    digest = files.hashlib.file_digest
-    monkeypatch.setattr(files.hashlib, "file_digest", lambda *args: calls.append(1) or digest(*args))
+    digest = files.pooch.file_hash
+    monkeypatch.setattr(files.pooch, "file_hash", lambda *args, **options: calls.append(1) or digest(*args, **options))
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     files.verify(path, expected)
     files.verify(path, expected)
@@ -396,41 +403,192 @@ def pretend_online(monkeypatch):
     monkeypatch.setattr(files, "_offline_reason", lambda url: None)
 
 
-def test_a_benchmark_set_is_downloaded_by_imbalanced_learn_into_the_cache(offline, monkeypatch, tmp_path):
+def write_benchmark(target, name, **changes):
+    """A file of the right shape and ratio, but for the changes."""
+    spec = benchmark.BENCHMARKS[name]
+    n_minority = round(spec.n / (1 + spec.ratio))
+    arrays = {
+        "data": np.zeros((spec.n, spec.n_features)),
+        "label": np.repeat([-1, 1], [spec.n - n_minority, n_minority]),
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(target, **arrays | changes)
+    return target
+
+
+def test_a_benchmark_set_is_downloaded_once_into_the_cache(offline, monkeypatch):
     pretend_online(monkeypatch)
-    spec = benchmark.BENCHMARKS["isolet"]
-
-    def download(name):
-        target = paths.data_cache() / spec.relative
-        target.parent.mkdir(parents=True)
-        np.savez(target, data=np.eye(4), label=[-1, -1, -1, 1])
-
-    monkeypatch.setattr(benchmark, "_download", download)
-    dataset = data.load("isolet")
-    assert dataset.counts.tolist() == [3, 1]
+    spec = benchmark.BENCHMARKS["libras_move"]
+    monkeypatch.setattr(benchmark, "_download", lambda name: write_benchmark(paths.data_cache() / spec.relative, name))
+    dataset = data.load("libras_move")
+    assert dataset.counts.tolist() == [336, 24]
     assert dataset.bounds is None
     monkeypatch.setattr(benchmark, "_download", lambda name: pytest.fail("downloaded twice"))
-    assert data.load("isolet").n == 4
+    assert data.load("libras_move").n == 360
 
 
 def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch):
     pretend_online(monkeypatch)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **options: socket.create_connection(("x", 1)))
     with pytest.raises(data.DatasetUnavailable, match="scikit-learn's fetch_openml failed"):
         data.load("electricity")
-    with pytest.raises(data.DatasetUnavailable, match="imbalanced-learn's fetch_datasets failed"):
-        data.load("webpage")
+    for name in ("webpage", "kddcup99"):
+        with pytest.raises(data.DatasetUnavailable, match=r"pooch failed: .*blocked"):
+            data.load(name)
 
 
 def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_path):
     spec = benchmark.BENCHMARKS["scene"]
-    content = tmp_path / "scene.npz"
-    np.savez(content, data=np.zeros((3, 294)), label=[-1, -1, 1])
+    content = write_benchmark(tmp_path / "scene.npz", "scene")
     target = place(paths.data_cache(), spec.relative, content.read_bytes())
     assert "rebuilt" not in data.load("scene").source
     target.unlink()
     place(tmp_path / "empty", spec.relative, content.read_bytes())
     with pytest.raises(data.ChecksumMismatch):
         data.load("scene")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": np.zeros((359, 90))}, r"numbers of shape \(360, 90\) as 'data', got float64 of shape \(359, 90\)"),
+        ({"data": np.zeros((360, 90), dtype="U1")}, "must hold numbers"),
+        ({"label": np.repeat([0, 1], [336, 24])}, r"labels of 'libras_move' must be \[-1, 1\]"),
+        ({"label": np.full(360, -1)}, r"labels of 'libras_move' must be \[-1, 1\]"),
+        ({"label": np.repeat([-1, 1], [300, 60])}, "must have imbalance ratio 14, got 5"),
+        ({"label": np.zeros((1600, 1000))}, r"shape \(360,\) as 'label', got float64 of shape \(1600, 1000\)"),
+    ],
+)
+def test_another_size_or_label_set_is_refused_where_no_checksum_is_known(offline, monkeypatch, changes, message):
+    target = paths.data_cache() / benchmark.BENCHMARKS["libras_move"].relative
+    write_benchmark(target, "libras_move", **changes)
+    with pytest.raises(data.UnexpectedData, match=message):
+        data.load("libras_move")
+
+
+def npy(array, shape=None) -> bytes:
+    """An array as a file; `shape` is what the header claims."""
+    file = io.BytesIO()
+    np.save(file, array)
+    content = file.getvalue()
+    if shape is None:
+        return content
+    # The header is padded with spaces, so that a longer shape fits in.
+    stated, claimed = str(array.shape).encode(), str(shape).encode()
+    return content.replace(stated + b", }" + b" " * (len(claimed) - len(stated)), claimed + b", }", 1)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"data.npy": npy(np.zeros(4), (4_000_000_000_000,))}, "got float64 of shape"),
+        ({"data.npy": npy(np.zeros((2, 2))) + bytes(10**7)}, "states another size of 'data'"),
+        ({"other.npy": npy(np.zeros((2, 2)))}, "cannot be read"),
+        ({"data.npy": b"no array"}, "cannot be read"),
+    ],
+)
+def test_an_npz_is_held_against_its_stated_shape_before_it_is_unpacked(tmp_path, monkeypatch, members, message):
+    file = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    monkeypatch.setattr(np, "load", lambda *args: pytest.fail("unpacked"))
+    with pytest.raises(data.UnexpectedData, match=message):
+        files.read_npz(file, {"data": (2, 2)})
+
+
+def test_a_damaged_npz_is_unexpected_data(tmp_path):
+    file = tmp_path / "damaged.npz"
+    file.write_bytes(b"abc")
+    with pytest.raises(data.UnexpectedData, match=r"damaged\.npz cannot be read"):
+        files.read_npz(file, {"data": (2, 2)})
+
+
+def tar(folder, **members) -> tuple:
+    archive = folder / "sets.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"../{name}")
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    return archive
+
+
+def test_one_member_is_taken_out_of_an_archive_and_nothing_else(tmp_path):
+    archive, target = tar(tmp_path, other=b"no", x13=b"abc"), tmp_path / "out" / "x13"
+    target.parent.mkdir()
+    files.extract_member(archive, "x13", target, max_bytes=3)
+    assert target.read_bytes() == b"abc"
+    assert [path.name for path in target.parent.iterdir()] == ["x13"]
+
+
+def test_archives_larger_than_stated_are_refused(tmp_path):
+    archive, target = tar(tmp_path, x13=bytes(10**6)), tmp_path / "x13"
+    with pytest.raises(data.UnexpectedData, match="x13 takes 1,000,000 bytes, at most 999,999"):
+        files.extract_member(archive, "x13", target, max_bytes=10**6 - 1)
+    with pytest.raises(data.UnexpectedData, match="has no file 'x14'"):
+        files.extract_member(archive, "x14", target, max_bytes=10**7)
+    archive.write_bytes(archive.read_bytes()[:500])
+    with pytest.raises(data.UnexpectedData, match="cannot be read"):
+        files.extract_member(archive, "x13", target, max_bytes=10**7)
+    assert not target.exists()
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """A web server on this machine, and the paths that it was asked for."""
+    pages, asked = {}, []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200 if self.path in pages else 404)
+            self.end_headers()
+            self.wfile.write(pages.get(self.path, b""))
+
+        def log_message(self, *args):
+            pass
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}", pages, asked
+        running.shutdown()
+
+
+def test_a_file_is_retrieved_once_checked_and_never_half(server):
+    url, pages, asked = server
+    content = bytes(3 * 2**20)
+    sha256 = hashlib.sha256(content).hexdigest()
+    pages["/file"] = content
+    options = {"sha256": sha256, "max_bytes": len(content)}
+    target = files.retrieve(f"{url}/file", "sets/file", **options)
+    assert target == paths.data_cache() / "sets/file"
+    assert target.read_bytes() == content
+    files.retrieve(f"{url}/file", "sets/file", **options)
+    assert asked == ["/file"]
+    for name, wrong, error in (
+        ("file", {"sha256": "0" * 64}, data.ChecksumMismatch),
+        ("file", {"max_bytes": len(content) - 1}, data.UnexpectedData),
+        ("absent", {}, OSError),
+    ):
+        with pytest.raises(error):
+            files.retrieve(f"{url}/{name}", "sets/again", **options | wrong)
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
+
+
+def test_a_benchmark_set_comes_out_of_the_publishers_archive(server, monkeypatch, tmp_path):
+    url, pages, asked = server
+    content = write_benchmark(tmp_path / "made.npz", "libras_move").read_bytes()
+    pages["/sets.tar.gz"] = tar(tmp_path, **{"x13data.npz": content}).read_bytes()
+    pretend_online(monkeypatch)
+    monkeypatch.setattr(paths, "data_folders", lambda: [paths.data_cache()])
+    monkeypatch.setattr(benchmark, "ARCHIVE_URL", f"{url}/sets.tar.gz")
+    assert data.load("libras_move").counts.tolist() == [336, 24]
+    with pytest.raises(data.UnexpectedData, match=r"has no file 'x14data\.npz'"):
+        data.load("thyroid_sick")
+    assert asked == ["/sets.tar.gz"]
 
 
 def openml_adult(frame):
@@ -459,17 +617,40 @@ def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch)
     assert data.load("madelon").y.tolist() == [0, 1]
 
 
-def test_scikit_learns_kddcup99_gives_the_same_records_as_the_file(offline, monkeypatch):
+def test_openml_tables_of_another_size_or_label_set_are_refused(offline, monkeypatch):
     pretend_online(monkeypatch)
-    row = {name: kind[0] for name, kind in public.KDD_COLUMNS.items()}
-    frame = pd.DataFrame([row] * 2).assign(labels=["normal.", "smurf."], src_bytes=[10, 20])
-    text = ["protocol_type", "service", "flag", "labels"]
-    as_bytes = frame.assign(**{name: frame[name].map(str.encode) for name in text})
-    bunch = type("Bunch", (), {"frame": as_bytes})
-    monkeypatch.setattr("sklearn.datasets.fetch_kddcup99", lambda **options: bunch)
+    for rows, labels, message in (
+        (45311, ["UP", "DOWN"], "must have 45,312 records, got 45,311"),
+        (45312, ["UP", "SIDEWAYS"], r"labels of 'electricity' must be \['DOWN', 'UP'\]"),
+    ):
+        frame = pd.DataFrame({"day": 1, "class": np.resize(labels, rows)})
+        bunch = type("Bunch", (), {"frame": frame})
+        monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda bunch=bunch, **options: bunch)
+        with pytest.raises(data.UnexpectedData, match=message):
+            data.load("electricity")
+    bunch = type("Bunch", (), {"frame": pd.DataFrame({"day": [1]})})
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **options: bunch)
+    with pytest.raises(data.UnexpectedData, match="must have a column 'class'"):
+        data.load("electricity")
+
+
+def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkeypatch):
+    pretend_online(monkeypatch)
+    seen = []
+
+    def retrieve(url, relative, *, sha256, max_bytes):
+        seen.append((relative, sha256))
+        row = [str(kind[0]) for kind in public.KDD_COLUMNS.values()]
+        lines = [",".join([*row, label]) for label in ("normal.", "smurf.")]
+        place(paths.data_cache(), relative.removesuffix(".gz"), "\n".join(lines).encode())
+        pd.read_csv(paths.data_cache() / relative.removesuffix(".gz"), header=None).to_csv(
+            paths.data_cache() / relative, header=False, index=False
+        )
+
+    monkeypatch.setattr(files, "retrieve", retrieve)
     dataset = data.load("kddcup99")
+    assert seen == list(public.KDD_FILES.items())
     assert dataset.y.tolist() == [1, 0]
-    assert dataset.X[:, dataset.feature_names.index("src_bytes")].tolist() == [10, 20]
     assert_one_hot_blocks(dataset)
 
 
@@ -711,3 +892,30 @@ def test_corners_of_the_box_stay_inside_the_ball_in_floating_point():
         names = [f"x{j}" for j in range(d)]
         corner = data.Dataset("corner", np.ones((1, d)), [0], names, bounds=np.tile([0, 1], (d, 1)))
         assert np.linalg.norm(data.unit_ball(corner).X, axis=1)[0] <= 1
+
+
+def test_is_available_opens_no_file(offline, monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "verify", lambda *args: pytest.fail("a file was read"))
+    assert data.is_available("wine")
+    assert not data.is_available("mammography")
+    place(tmp_path / "empty", benchmark.BENCHMARKS["mammography"].relative, b"")
+    assert data.is_available("mammography")
+    assert not data.is_available("madelon")
+    (paths.data_cache() / "madelon" / "openml").mkdir(parents=True)
+    assert data.is_available("madelon")
+    with pytest.raises(ValueError, match="did you mean 'mammography'"):
+        data.is_available("mamography")
+    assert not offline
+
+
+def test_into_ball_does_not_overflow_for_wide_boxes():
+    bounds = np.array([[-1.7e308, 1.7e308], [0.0, 5e-324]])
+    mapped = data.into_ball(np.array([[1.7e308, 1.0], [-1.7e308, -1.0], [0.0, 0.0]]), bounds, radius=3.0)
+    assert mapped[:, 0].tolist() == pytest.approx([3 / math.sqrt(2), -3 / math.sqrt(2), 0])
+    assert (np.linalg.norm(mapped, axis=1) <= 3).all()
+
+
+def test_importing_leaves_no_noise_in_a_notebook():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from helpers import data")])
+    NotebookClient(notebook, kernel_name="python3").execute()
+    assert notebook.cells[0].outputs == []

@@ -189,7 +189,7 @@ def test_summary_is_one_row_per_setting_and_metric_and_counts_what_is_undefined(
     assert table["n_undefined"].tolist() == [0, 1, 0, 3]
     assert table.loc[("a", "f1"), ["mean", "sd"]].tolist() == pytest.approx([0.2, math.sqrt(0.02)])
     # t quantile with 2 degrees of freedom: 4.3027
-    assert table.loc[("a", "auc"), "high"] == pytest.approx(0.8 + 4.302653 * 0.1 / math.sqrt(3), abs=1e-6)
+    assert table.loc[("a", "auc"), "low"] == pytest.approx(0.8 - 4.302653 * 0.1 / math.sqrt(3), abs=1e-6)
     assert table.loc[("b", "auc"), ["low", "high"]].tolist() == [0.5, 0.5]
     assert table.loc[("b", "f1"), ["mean", "sd", "low", "high"]].isna().all()
 
@@ -244,49 +244,33 @@ def test_summary_refuses_a_trial_that_occurs_twice():
     assert metrics.summary(frame, "method", seed=None, values=["auc"])["n"].tolist() == [4]
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
-@given(k=st.integers(1, 5), blocks=st.integers(1, 6), levels=st.integers(1, 4), seed=st.integers(0, 10_000))
-def test_average_ranks_sum_to_k_times_k_plus_one_over_two_whatever_the_ties(k, blocks, levels, seed):
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "dataset": np.repeat(np.arange(blocks), k),
-            "method": np.tile([f"m{i}" for i in range(k)], blocks),
-            "auc": rng.integers(0, levels, k * blocks) / 4,
-        }
-    )
-    ranks = metrics.average_ranks(frame)
-    assert metrics.rank_sum_gap(ranks["average_rank"]) == pytest.approx(0, abs=1e-9)
-    reverse = metrics.average_ranks(frame, higher_is_better=False)
-    assert (ranks["average_rank"] + reverse["average_rank"]).tolist() == pytest.approx([k + 1] * k)
+def test_summary_refuses_differences_under_a_metric_s_name():
+    with pytest.raises(ValueError, match=r"auc must be in \[0, 1\], got -0.1 to 0.2 .*comparison\.paired_gains"):
+        metrics.summary(trials([-0.1, 0.2], method="a"), "method")
+    assert metrics.summary(trials([-0.1, 0.2], method="a"), "method", ranges={"auc": (-1, 1)}).low[0] == -1
 
 
-def test_average_ranks_by_hand_and_incomplete_blocks():
-    frame = pd.DataFrame(
-        {
-            "dataset": ["x"] * 3 + ["y"] * 3 + ["z"] * 3,
-            "epsilon": 1.0,
-            "method": list("abc") * 3,
-            "auc": [0.9, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, np.nan, 0.6],
-            "f1": [0.3, 0.2, 0.1] * 3,
-        }
-    )
-    block = ["dataset", "epsilon"]
-    with pytest.raises(ValueError, match=r"'auc' in every block, not so in z, 1\.0"):
-        metrics.average_ranks(frame, block=block)
-    table = metrics.average_ranks(frame, block=block, missing="drop").set_index(["metric", "method"])
-    assert table.loc["auc", "average_rank"].tolist() == [(1.5 + 3) / 2, (1.5 + 2) / 2, (3 + 1) / 2]
-    assert table.loc["f1", "average_rank"].tolist() == [1, 2, 3]
-    assert table["n_blocks"].tolist() == [2, 2, 2, 3, 3, 3]
-    assert table["n_dropped"].tolist() == [1, 1, 1, 0, 0, 0]
-    with pytest.raises(ValueError, match="repeated rows"):
-        metrics.average_ranks(frame.drop(columns="dataset"), block="epsilon")
+@pytest.mark.parametrize("interval", ["t", "bootstrap"])
+def test_intervals_stay_inside_the_range_of_the_metric(interval):
+    frame = trials([0.99, 1.0, 0.6], method="a", mcc=[-1.0, -0.9, -0.2], seconds=[0.1, 0.0, 3.0])
+    options = {"interval": interval, "rng": np.random.default_rng(0)}
+    table = metrics.summary(frame, "method", **options).set_index("metric")
+    assert table.high["auc"] <= 1
+    assert table.low["mcc"] >= -1
+    if interval == "t":
+        assert table.high["auc"] == 1
+        assert table.low["mcc"] == -1
+        assert table.low["seconds"] < 0, "a column without a known range is not clipped"
+        assert metrics.summary(frame, "method", ranges={"seconds": (0, np.inf)}).set_index("metric").low["seconds"] == 0
 
 
-def test_rank_sum_gap_of_printed_ranks():
-    assert metrics.rank_sum_gap([2.5, 1, 2.5]) == 0
-    assert metrics.rank_sum_gap([1.45, 2.77, 3.19, 2.89]) == pytest.approx(0.30)
-    with pytest.raises(ValueError, match="rank must be"):
-        metrics.rank_sum_gap([1, 4, 2])
-    with pytest.raises(ValueError, match="at least one rank"):
-        metrics.rank_sum_gap([])
+def test_an_interval_says_what_it_is_over():
+    frame = trials([0.5, 0.52, 0.48, 0.5], method="a")
+    here, elsewhere = (metrics.summary(frame, "method", test_fraction=f).iloc[0] for f in (None, 0.3))
+    assert (here.over, elsewhere.over) == (metrics.THIS_DATA, metrics.NEW_DATA)
+    # sqrt(1/4 + 3/7) against sqrt(1/4)
+    assert (elsewhere.high - elsewhere.low) / (here.high - here.low) == pytest.approx(math.sqrt(1 + 12 / 7))
+    with pytest.raises(ValueError, match="test_fraction must be"):
+        metrics.summary(frame, "method", test_fraction=1.0)
+    with pytest.raises(ValueError, match="interval with a test_fraction"):
+        metrics.summary(frame, "method", test_fraction=0.3, interval="bootstrap", rng=np.random.default_rng(0))

@@ -1,8 +1,9 @@
 """The 27 sets of imbalanced-learn's benchmark (Ding 2011; Zenodo record 61452).
 
 Rows keep the publisher's order, labels become 1 for the minority, and every set whose file could be inspected carries
-declared bounds. Eleven sets can only be had through imbalanced-learn's own download: their files are not checked and no
-bounds are declared for them. Shuffling and splitting are left to `helpers.data.split`.
+declared bounds. Eleven sets can only be had from the publisher's archive: no SHA-256 and no bounds are known of them,
+and their size, label set and imbalance are compared with the published ones. Shuffling and splitting are left to
+`helpers.data.split`.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from helpers.data import files
 from helpers.data.dataset import Dataset
 
 PUBLISHER = "https://zenodo.org"
+ARCHIVE_URL = f"{PUBLISHER}/record/61452/files/benchmark-imbalanced-learn.tar.gz"
+ARCHIVE = "imblearn/benchmark-imbalanced-learn.tar.gz"
+MAX_ARCHIVE_BYTES = 500 * 2**20  # all 27 sets take 370 MB before compression
 _PUBLISHED = "published with the benchmark and treated as public"
 _ONE_HOT = "one-hot columns, 0 or 1 by the encoding"
 
@@ -38,7 +42,18 @@ class Benchmark:
 
     @property
     def relative(self) -> str:
+        """Where imbalanced-learn's own client keeps the file, so that its cache serves too."""
         return f"imblearn/zenodo/x{self.id}data.npz"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Arrays of the file."""
+        return {"data": (self.n, self.n_features), "label": (self.n,)}
+
+    @property
+    def max_bytes(self) -> int:
+        """More than the file can take: eight bytes a number, and a mebibyte of headers."""
+        return 8 * self.n * (self.n_features + 1) + 2**20
 
 
 def _levels(**attributes: str) -> tuple[str, ...]:
@@ -220,9 +235,12 @@ def licence(name: str) -> str:
 
 
 def _download(name: str) -> None:
-    from imblearn.datasets import fetch_datasets
-
-    fetch_datasets(data_home=str(paths.data_cache() / "imblearn"), filter_data=(name,))
+    """One set out of the publisher's archive, which is kept."""
+    spec = BENCHMARKS[name]
+    target = paths.data_cache() / spec.relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    archive = files.retrieve(ARCHIVE_URL, ARCHIVE, sha256=None, max_bytes=MAX_ARCHIVE_BYTES)
+    files.extract_member(archive, target.name, target, max_bytes=spec.max_bytes)
 
 
 def load_benchmark(name: str) -> Dataset:
@@ -233,11 +251,12 @@ def load_benchmark(name: str) -> Dataset:
         wanted = {spec.relative: None}  # the publisher's file differs from the rebuilt one; its digest is not known
     folder = files.find_verified(wanted)
     if folder is None:
-        client = "imbalanced-learn's fetch_datasets"
-        files.fetch(name, wanted, PUBLISHER, client, lambda: _download(name))
+        files.fetch(name, wanted, PUBLISHER, "pooch", lambda: _download(name))
         folder = files.find_verified(wanted)
-    with np.load(folder / spec.relative) as archive:
-        X, label = archive["data"].astype(np.float64), archive["label"]
+    arrays = files.read_npz(folder / spec.relative, spec.shapes)
+    X, label = arrays["data"].astype(np.float64), arrays["label"]
+    files.expect(name, rows=(len(X), spec.n), labels=(np.unique(label).tolist(), (-1, 1)))
+    _check_imbalance(name, spec, int((label == 1).sum()))
     bounds = spec.bounds and np.repeat([pair[:2] for pair in spec.bounds], [pair[2] for pair in spec.bounds], axis=0)
     return Dataset(
         name=name,
@@ -251,3 +270,10 @@ def load_benchmark(name: str) -> Dataset:
         licence=licence(name),
         class_names=("rest", spec.positive),
     )
+
+
+def _check_imbalance(name: str, spec: Benchmark, n_minority: int) -> None:
+    """The published ratio is rounded: to one decimal below 10, to an integer above."""
+    ratio = (spec.n - n_minority) / n_minority
+    if abs(ratio - spec.ratio) > (0.06 if spec.ratio < 10 else 0.6):
+        raise files.UnexpectedData(f"data set {name!r} must have imbalance ratio {spec.ratio:g}, got {ratio:.3g}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import paths
 from helpers.checks import check_choice
 from helpers.data import benchmark, builtin, files, public
 from helpers.data.dataset import Dataset
@@ -90,7 +91,9 @@ def load(name: str, **options: Any) -> Dataset:
     DatasetUnavailable
         No folder has the files and they cannot be fetched; raised within a few seconds when there is no network.
     ChecksumMismatch
-        A file is there but is not the expected one.
+        A file is there, or is served, but is not the expected one.
+    UnexpectedData
+        Its base class: data without a known SHA-256 have another size or other labels than published.
 
     >>> load("gaussian_mixture", n=200, seed=3).X.shape
     (200, 2)
@@ -100,6 +103,23 @@ def load(name: str, **options: Any) -> Dataset:
     for option in options:
         check_choice(f"option of {name!r}", option, allowed or ("(none)",))
     return loader(**options)
+
+
+def is_available(name: str) -> bool:
+    """Whether a data set can be loaded without a network; no data file is opened.
+
+    Files count where `load` looks for them. A table that scikit-learn's fetcher keeps in the user's cache counts too.
+
+    Raises
+    ------
+    ValueError
+        Unknown name.
+
+    >>> is_available("wine")
+    True
+    """
+    entry = _check_name(name)
+    return not entry.files or files.find(entry.files) is not None or (paths.data_cache() / name / "openml").is_dir()
 
 
 def available() -> pd.DataFrame:

@@ -163,13 +163,33 @@ class Dataset:
         return replace(self, **per_record)
 
 
-def unit_ball(dataset: Dataset) -> Dataset:
-    """Map the box given by the public bounds onto [-1, 1]^d / sqrt(d), so that every row has Euclidean norm <= 1.
+def into_ball(X: np.ndarray, bounds: np.ndarray, *, radius: float = 1.0) -> np.ndarray:
+    """The box of public bounds mapped onto [-1, 1]^d radius / sqrt(d): every row has Euclidean norm at most `radius`.
 
-    Values outside the bounds are clipped to them first. The map depends on the bounds alone, so it touches each record
-    by itself: neighbouring data sets stay neighbouring, under add/remove-one and under replace-one alike. A feature
-    whose two bounds coincide becomes 0. The box is shrunk by a relative 1e-12 so that the norm stays <= 1 in floating
-    point too.
+    Values outside the box are clipped to it first. The map looks at one record at a time and at nothing but the
+    bounds, so neighbouring data sets stay neighbouring, under add/remove-one and under replace-one alike. A feature
+    whose two bounds coincide becomes 0. The image is shrunk by a relative 1e-12, so that norms stay below `radius` in
+    floating point too.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    bounds : array of shape (d, 2)
+        Lower and upper bound of each feature, public.
+    radius : float
+
+    >>> into_ball(np.array([[5.0], [12.0]]), np.array([[0.0, 10.0]]), radius=2.0).round(6).tolist()
+    [[0.0], [2.0]]
+    """
+    low, high = bounds.T
+    # Halves first: the width of a box may overflow where its ends do not.
+    half, middle = high / 2 - low / 2, low / 2 + high / 2
+    scale = np.divide(1.0, half, out=np.zeros_like(half), where=half > 0)
+    return np.clip((np.clip(X, low, high) - middle) * scale, -1, 1) * (_SHRINK * radius / math.sqrt(X.shape[1]))
+
+
+def unit_ball(dataset: Dataset) -> Dataset:
+    """The data set with its rows mapped into the unit ball by its declared bounds; see `into_ball`.
 
     Raises
     ------
@@ -185,16 +205,12 @@ def unit_ball(dataset: Dataset) -> Dataset:
             f"bounds must be declared to map {dataset.name!r} into the unit ball, got None: set public bounds with "
             "dataclasses.replace(dataset, bounds=..., bounds_basis=...)"
         )
-    low, high = dataset.bounds.T
-    half = (high - low) / 2
-    scale = np.divide(1.0, half, out=np.zeros_like(half), where=half > 0)
-    side = _SHRINK / math.sqrt(dataset.n_features)
-    X = np.clip((dataset.X - (low + high) / 2) * scale, -1, 1) * side
+    X = into_ball(dataset.X, dataset.bounds)
     X.flags.writeable = False
     return replace(
         dataset,
         X=X,
-        bounds=np.column_stack([np.where(half > 0, -side, 0.0), np.where(half > 0, side, 0.0)]),
+        bounds=into_ball(dataset.bounds.T, dataset.bounds).T,
         bounds_basis=f"the cube inscribed in the unit ball, image of the declared bounds ({dataset.bounds_basis})",
     )
 

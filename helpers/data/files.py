@@ -1,24 +1,37 @@
 """Finding, checking and fetching the files that data sets are read from.
 
 A file is taken from the first folder of `helpers.paths.data_folders` that has it, and its SHA-256 is compared with the
-one written in the code before a byte of it is parsed. Without the file and without a network the answer comes within a
-few seconds and says what to do. What the files contain is left to the modules that read them.
+one written in the code before a byte of it is parsed. Downloads go through pooch into the user's cache, never beyond
+a stated size. Without the file and without a network the answer comes within a few seconds and says what to do. What
+the files contain is left to the modules that read them, which state its shape before it is unpacked.
 """
 
-import hashlib
 import os
+import tarfile
 import threading
-from collections.abc import Callable, Mapping
+import warnings
+import zipfile
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import numpy as np
+import requests
+
 from helpers import paths
 
+with warnings.catch_warnings():  # of tqdm, in a notebook without ipywidgets: no progress bar is ever shown here
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    import pooch
+
 PROBE_SECONDS = 3.0
+READ_SECONDS = 30.0
+_MEBIBYTE = 2**20
+pooch.get_logger().setLevel("WARNING")  # no "Downloading ..." in the stored output of a chapter
 _Answer = TypeVar("_Answer")
 
 
@@ -37,14 +50,17 @@ class DatasetUnavailable(RuntimeError):
         )
 
 
-class ChecksumMismatch(RuntimeError):
+class UnexpectedData(RuntimeError):
+    """What was found or served is not the data set that the book describes."""
+
+
+class ChecksumMismatch(UnexpectedData):
     """A data file is not the one the book was written with."""
 
 
 @cache
 def _digest(path: Path, _size: int, _changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return pooch.file_hash(str(path), alg="sha256")
 
 
 def verify(path: Path, sha256: str) -> None:
@@ -98,6 +114,9 @@ def label(folder: Path | None) -> str | None:
     return "cache" if folder == paths.data_cache() else "shared"
 
 
+# -------------------------------------------------------------------------------------------------------- downloads
+
+
 def _probe(url: str, outcome: list[Exception]) -> None:
     try:
         urlopen(Request(url, method="HEAD"), timeout=PROBE_SECONDS).close()
@@ -124,7 +143,7 @@ def _offline_reason(url: str) -> str | None:
 def fetch(
     name: str, files: Mapping[str, str | None], url: str, client: str, download: Callable[[], _Answer]
 ) -> _Answer:
-    """Run a publisher's client, or say quickly that there is no network.
+    """Run a client, or say quickly that there is no network.
 
     Parameters
     ----------
@@ -145,3 +164,112 @@ def fetch(
         return download()
     except (OSError, HTTPException) as error:
         raise DatasetUnavailable(name, files, advice, f"{client} failed: {error}") from error
+
+
+def retrieve(url: str, relative: str, *, sha256: str | None, max_bytes: int) -> Path:
+    """Download one file into the cache unless it is there; the file appears only when it is complete and checked.
+
+    Raises
+    ------
+    ChecksumMismatch
+        What was served has another SHA-256.
+    UnexpectedData
+        More than `max_bytes` are served.
+    OSError
+        The connection fails.
+    """
+    target = paths.data_cache() / relative
+
+    def stream(url: str, output: Any, _pooch: Any) -> None:
+        with requests.get(url, stream=True, timeout=(PROBE_SECONDS, READ_SECONDS)) as answer:
+            answer.raise_for_status()
+            written = 0
+            with open(output, "wb") as file:
+                for chunk in answer.iter_content(_MEBIBYTE):
+                    written += len(chunk)
+                    if written > max_bytes:
+                        raise UnexpectedData(f"{url} serves more than {max_bytes:,} bytes, the most that was expected")
+                    file.write(chunk)
+
+    try:
+        pooch.retrieve(url, sha256, fname=target.name, path=target.parent, downloader=stream)
+    except ValueError as error:  # pooch's word for another hash
+        raise ChecksumMismatch(f"{url} does not serve the expected file: {error}") from error
+    return target
+
+
+def extract_member(archive: Path, member: str, target: Path, *, max_bytes: int) -> None:
+    """Take one plain file out of a tar archive, by its base name and wherever it lies; nothing else is unpacked.
+
+    Raises
+    ------
+    UnexpectedData
+        No such member, one that is no plain file, or larger than `max_bytes`; or the archive cannot be read.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            for info in tar:
+                if Path(info.name).name == member and info.isfile():
+                    if info.size > max_bytes:
+                        raise UnexpectedData(f"{member} takes {info.size:,} bytes, at most {max_bytes:,} were expected")
+                    part = target.with_name(target.name + ".part")
+                    part.write_bytes(tar.extractfile(info).read())
+                    part.replace(target)
+                    return
+    except (tarfile.TarError, EOFError) as error:
+        raise UnexpectedData(f"{archive.name} cannot be read: {error}") from error
+    raise UnexpectedData(f"{archive.name} has no file {member!r}")
+
+
+# ------------------------------------------------------------------------------------------- what the files hold
+
+
+def read_npz(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Numeric arrays of stated shapes; headers and sizes are compared with them before anything is unpacked.
+
+    Raises
+    ------
+    UnexpectedData
+        No such array, another shape, not numbers, more bytes than the shape needs, or not an npz file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for key, shape in shapes.items():
+                _check_npy(archive, key, shape, path.name)
+        with np.load(path) as arrays:
+            return {key: arrays[key] for key in shapes}
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise UnexpectedData(f"{path.name} cannot be read: {error}") from error
+
+
+def _check_npy(archive: zipfile.ZipFile, key: str, shape: tuple[int, ...], name: str) -> None:
+    with archive.open(f"{key}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        found, _, dtype = read_header(file)
+        size = file.tell() + int(np.prod(found, dtype=object)) * dtype.itemsize
+    if found != shape or dtype.kind not in "iufb":
+        raise UnexpectedData(f"{name} must hold numbers of shape {shape} as {key!r}, got {dtype} of shape {found}")
+    if archive.getinfo(f"{key}.npy").file_size != size:
+        raise UnexpectedData(f"{name} states another size of {key!r} than its shape {shape} needs")
+
+
+def expect(name: str, *, rows: tuple[int, int], labels: tuple[Collection[Any], Collection[Any]]) -> None:
+    """Refuse data of another size or label set than described, where no checksum can tell.
+
+    Parameters
+    ----------
+    rows, labels : pair
+        What was found, and what is described.
+
+    Raises
+    ------
+    UnexpectedData
+
+    >>> expect("toy", rows=(3, 3), labels=(["a", "b"], {"a", "b"}))
+    """
+    if rows[0] != rows[1]:
+        raise UnexpectedData(f"data set {name!r} must have {rows[1]:,} records, got {rows[0]:,}")
+    if set(labels[0]) != set(labels[1]):
+        wanted = sorted(labels[1], key=str)
+        raise UnexpectedData(f"labels of {name!r} must be {wanted}, got {len(set(labels[0]))} values, not these")

@@ -2,7 +2,8 @@
 
 Category lists and bounds are written down here from the publishers' descriptions, so that the encoding of a record
 never depends on other records. Rows keep the publisher's order and the publisher's split is kept beside them.
-Downloads are left to scikit-learn's own fetchers; HAM10000 has none and has to be placed by hand.
+KDD Cup 1999 is downloaded as the very file that is checked; tables of OpenML come through scikit-learn's fetcher and
+are held against their published size and labels; HAM10000 has no client and has to be placed by hand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from helpers.data.dataset import Dataset
 
 OPENML = "https://www.openml.org"
 FIGSHARE = "https://ndownloader.figshare.com"
+KDD_URL = f"{FIGSHARE}/files/5976042"  # where scikit-learn takes it from
+MAX_KDD_BYTES = 4 * 2**20
 UCI_LICENCE = "CC BY 4.0 (UCI)"
 
 ADULT_FILES = {
@@ -155,7 +158,10 @@ def _encode(frame: pd.DataFrame, columns: Columns) -> tuple[np.ndarray, tuple[st
     return X, tuple(names), bounds
 
 
-def _openml(name: str, wanted: Mapping[str, str | None], data_id: int) -> pd.DataFrame:
+def _openml(
+    name: str, wanted: Mapping[str, str | None], *, data_id: int, rows: int, target: str, labels: tuple[str, ...]
+) -> pd.DataFrame:
+    """A table of OpenML, refused unless it has the published number of rows and the published labels."""
     from sklearn.datasets import fetch_openml
 
     home = paths.data_cache() / name
@@ -163,17 +169,24 @@ def _openml(name: str, wanted: Mapping[str, str | None], data_id: int) -> pd.Dat
     def download():
         return fetch_openml(data_id=data_id, data_home=str(home), as_frame=True, parser="auto", n_retries=1).frame
 
+    frame = None
     if (home / "openml").is_dir():
         with suppress(OSError):  # scikit-learn's own cache answers without a network, unless it is incomplete
-            return download()
-    return files.fetch(name, wanted, OPENML, "scikit-learn's fetch_openml", download)
+            frame = download()
+    if frame is None:
+        frame = files.fetch(name, wanted, OPENML, "scikit-learn's fetch_openml", download)
+    if target not in frame:
+        raise files.UnexpectedData(f"data set {name!r} must have a column {target!r}, got {list(frame)[:20]}")
+    files.expect(name, rows=(len(frame), rows), labels=(frame[target].astype(str).unique(), labels))
+    return frame
 
 
 def _adult_frame() -> tuple[pd.DataFrame, np.ndarray | None]:
     """Raw columns and "income", with the publisher's split when it is known."""
     folder = files.find_verified(ADULT_FILES)
     if folder is None:
-        frame = _openml("adult", ADULT_FILES, data_id=1590).rename(columns={"class": "income"})
+        frame = _openml("adult", ADULT_FILES, data_id=1590, rows=48842, target="class", labels=("<=50K", ">50K"))
+        frame = frame.rename(columns={"class": "income"})
         for name in ADULT_INCOMPLETE:
             frame[name] = frame[name].astype(object).where(frame[name].notna(), _MISSING)
         return frame, None
@@ -222,24 +235,16 @@ def adult(*, incomplete: str = "category") -> Dataset:
 
 
 def _kdd_frame() -> pd.DataFrame:
+    [(relative, sha256)] = KDD_FILES.items()
     folder = files.find_verified(KDD_FILES)
-    if folder is not None:
-        return pd.read_csv(folder / next(iter(KDD_FILES)), names=[*KDD_COLUMNS, "label"], na_filter=False)
-    from sklearn.datasets import fetch_kddcup99
+    if folder is None:
 
-    home = paths.data_cache() / "kddcup99"
+        def download():
+            files.retrieve(KDD_URL, relative, sha256=sha256, max_bytes=MAX_KDD_BYTES)
 
-    def download():
-        return fetch_kddcup99(data_home=str(home), percent10=True, n_retries=1, as_frame=True).frame
-
-    if (home / "kddcup99_10-py3" / "samples").is_file():  # scikit-learn's own cache answers without a network
-        frame = download()
-    else:
-        frame = files.fetch("kddcup99", KDD_FILES, FIGSHARE, "scikit-learn's fetch_kddcup99", download)
-    text = [name for name, kind in KDD_COLUMNS.items() if isinstance(kind, list)]
-    return frame.assign(
-        **{name: frame[name].map(bytes.decode) for name in text}, label=frame["labels"].map(bytes.decode)
-    )
+        files.fetch("kddcup99", KDD_FILES, FIGSHARE, "pooch", download)
+        folder = paths.data_cache()
+    return pd.read_csv(folder / relative, names=[*KDD_COLUMNS, "label"], na_filter=False)
 
 
 def kddcup99(*, target: str = "dos") -> Dataset:
@@ -276,7 +281,9 @@ def electricity() -> Dataset:
     """Electricity prices of New South Wales, 45,312 half hours in order of time: 1 = price goes up (42 %)."""
     folder = files.find_verified(ELECTRICITY_FILES)
     if folder is None:
-        frame = _openml("electricity", ELECTRICITY_FILES, data_id=151)
+        frame = _openml(
+            *("electricity", ELECTRICITY_FILES), data_id=151, rows=45312, target="class", labels=("DOWN", "UP")
+        )
     else:
         frame = pd.read_csv(folder / next(iter(ELECTRICITY_FILES)))
     columns = {name: (1, 7) if name == "day" else (0, 1) for name in frame.columns.drop("class")}
@@ -297,7 +304,7 @@ def electricity() -> Dataset:
 def _madelon_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     folder = files.find_verified(MADELON_FILES)
     if folder is None:
-        frame = _openml("madelon", MADELON_FILES, data_id=1485)
+        frame = _openml("madelon", MADELON_FILES, data_id=1485, rows=2600, target="Class", labels=("1", "2"))
         return (
             frame.iloc[:, :-1].to_numpy(np.float64),
             (frame.iloc[:, -1].astype(str) == "2").to_numpy(),

@@ -1,1 +1,4 @@
-"""How results are measured and compared: `metrics` and `experiments` (grids of trials with a store)."""
+"""How results are measured and compared.
+
+`metrics` has the numbers, `comparison` gains, ranks and tests, `experiments` grids of trials with a store.
+"""

@@ -6,7 +6,8 @@ result depends on; what a trial computes, and that it draws its randomness from 
 
 The key of a trial is a hash of
 
-* the chapter's fingerprint (code cells, reached helper modules, printed tables, pins) and all its parameter values,
+* the parts of the chapter that its tables depend on (code cells, reached modules, printed tables, pins) and all its
+  parameter values,
 * Python, the machine's architecture and the installed distributions,
 * the experiment's name, the values the trial closes over (followed through functions of the notebook) and the cell.
 
@@ -40,7 +41,7 @@ from joblib.hashing import NumpyHasher
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from helpers import paths
+from helpers import sources
 
 _VARIABLE = "DPBOOK_EXPERIMENTS"  # how a session's settings reach the kernel
 _CACHED = type(cache(len))  # functions wrapped by functools.cache
@@ -52,6 +53,10 @@ class TrialError(RuntimeError):
     def __reduce__(self):
         # A cause does not survive the way back from a worker process; its text does.
         return _with_note, (str(self), "".join(traceback.format_exception(self.__cause__)))
+
+
+class SessionError(RuntimeError):
+    """A session was opened inside another one."""
 
 
 def _with_note(message: str, note: str) -> TrialError:
@@ -95,7 +100,11 @@ def run(trial: Callable[..., Any], cells: Sequence[Mapping[str, Any]], *, name: 
     """
     cells = _checked(cells)
     closed_over = _digest_of(trial)
-    settings = json.loads(os.environ.get(_VARIABLE, "null")) or {"jobs": 1, "modules": [], "code": code_digest([])}
+    settings = json.loads(os.environ.get(_VARIABLE, "null")) or {
+        "jobs": 1,
+        "modules": [],
+        "code": sources.modules_digest([]),
+    }
     _freeze(tuple(settings["modules"]), settings["code"])
     keys = [_hash([settings.get("identity"), name, closed_over, cell]) for cell in cells]
     with ExitStack() as stack:
@@ -134,7 +143,7 @@ def session(
     modules : sequence of str
         Modules of the project that a trial may use.
     code : str
-        `code_digest(modules)`, taken before `identity` was; a process that finds other code refuses to work.
+        `sources.modules_digest(modules)`, taken before `identity` was; a process that finds other code refuses to work.
     scheduler : str, optional
         Address of a Dask scheduler whose workers take the place of the processes.
 
@@ -142,7 +151,16 @@ def session(
     ------
     float
         Seconds that earlier, interrupted runs with this identity took.
+
+    Raises
+    ------
+    SessionError
+        Another session is open here, whose trials would go into this store.
+    sqlite3.OperationalError
+        The store is locked by another program for a minute, or cannot be written.
     """
+    if _VARIABLE in os.environ:
+        raise SessionError(f"trials already go to {json.loads(os.environ[_VARIABLE])['store']}")
     software = sorted({f"{entry.name}=={entry.version}" for entry in metadata.distributions()})
     settings = {
         "jobs": jobs,
@@ -162,16 +180,6 @@ def session(
         yield earlier
     finally:
         del os.environ[_VARIABLE]
-
-
-def code_digest(modules: Sequence[str]) -> str:
-    """Hash of the source files of modules of the project, as they are now."""
-    digest = hashlib.sha256()
-    for name in sorted(modules):
-        target = paths.ROOT.joinpath(*name.split("."))
-        file = target / "__init__.py" if target.is_dir() else target.with_suffix(".py")
-        digest.update(f"\0{name}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 # Cells and rows: JSON in both directions and in every kind of session, so that a stored result is the computed one.
@@ -261,7 +269,7 @@ def _freeze(modules: tuple[str, ...], code: str) -> None:
     """
     for name in modules:
         importlib.import_module(name)
-    if code_digest(modules) != code:
+    if sources.modules_digest(modules) != code:
         raise RuntimeError("helper modules were edited while the chapter runs; start it again")
 
 
@@ -310,7 +318,7 @@ class _ValueHasher(NumpyHasher):
         super().save(obj)
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
-        # The project's modules are covered by the chapter's fingerprint, libraries by their versions.
+        # The project's modules are covered by the chapter's parts, libraries by their versions.
         if isinstance(obj, _CACHED) and not _is_importable(obj):
             raise ValueError(f"trial must use functions that can be sent to other processes, got the cached {obj}")
         if not isinstance(obj, types.FunctionType | type) or _is_importable(obj):

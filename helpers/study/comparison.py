@@ -1,0 +1,350 @@
+"""Comparisons of methods: paired gains with an interval that says what it is over, and tests over data sets.
+
+A gain is the difference of two methods on the same split; positive is better. Its interval is over one of two things.
+Repetitions on one data set share its records, so what differs between them is noise, seeds and splits; Student's t
+covers their mean, a statement about *this data set*. A statement about *new data of the same distribution* needs the
+wider interval of Nadeau and Bengio, because the splits overlap. Statements over several data sets are tests of one
+number for each of them. Metrics themselves belong to `helpers.study.metrics`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from helpers.checks import check_choice, check_real
+from helpers.study import metrics
+
+BETTER, WORSE, OPEN = "clearly better", "clearly worse", "open"
+_EXACT_UP_TO = 13  # data sets; 2^13 sign patterns are counted one by one
+
+
+def paired_gains(
+    trials: pd.DataFrame,
+    baseline: Mapping[str, Any],
+    *,
+    values: Sequence[str],
+    test_fraction: float | None,
+    by: str | Sequence[str] = (),
+    variants: Sequence[str] | None = None,
+    split: str = "seed",
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Gain of every method over a baseline on the same split, with an interval and what the interval is over.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        One row per trial, metrics in columns.
+    baseline : mapping of column to value
+        The rows that all others are compared with, such as {"method": "unmodified"}.
+    values : sequence of str
+        Metric columns. Where a smaller value is better (`metrics.LOWER_IS_BETTER`) the difference is turned round.
+    test_fraction : float or None
+        None: the interval is over repetitions on this data set. The share of the records in the test part, in (0, 1)
+        (1/k for k folds): it is over new data of the same distribution (Nadeau and Bengio).
+    by : str or sequence of str
+        Columns of a setting, in which a method and its baseline agree (data set, budget ...).
+    variants : sequence of str, optional
+        Columns that tell the methods of a setting apart; by default those of `baseline`.
+    split : str
+        Column of the seed, split or fold that a method and its baseline share.
+    level : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    DataFrame
+        One row per setting, method and metric: the columns of `by` and `variants`, `baseline`, `metric`, `mean`, `sd`,
+        `low`, `high`, `n` pairs used, `n_undefined` pairs left out because a metric was NaN, `over`, and `sign`:
+        "clearly better" where the interval lies above 0, "clearly worse" where it lies below, else "open".
+
+    Raises
+    ------
+    ValueError
+        Unknown columns, a baseline that does not occur or occurs twice on one split, a repeated trial, or a trial
+        whose split has no baseline.
+
+    Source: Nadeau and Bengio 2003, Inference for the generalization error, equation (9).
+
+    >>> trials = pd.DataFrame({"seed": [0, 1, 2] * 2, "method": list("aaabbb"), "auc": [.5, .6, .7, .6, .8, .9]})
+    >>> gains = paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=None)
+    >>> gains.loc[0, ["mean", "low", "high"]].astype(float).round(3).tolist(), gains.sign[0]
+    ([0.167, 0.023, 0.31], 'clearly better')
+    >>> paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=0.3).sign[0]
+    'open'
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    variants = list(baseline) if variants is None else list(variants)
+    metrics.check_columns(trials, [*by, *variants, *baseline, *values, split])
+    if trials.duplicated([*by, *variants, split]).any():
+        raise ValueError(f"trials must have one row per {[*by, *variants, split]}, got repeated rows")
+    name = ", ".join(str(value) for value in baseline.values())
+    is_base = np.logical_and.reduce([trials[column] == value for column, value in baseline.items()])
+    base, rest = trials[is_base].set_index([*by, split])[list(values)], trials[~is_base]
+    if base.empty or not base.index.is_unique:
+        found = "none" if base.empty else "several on one split"
+        raise ValueError(f"baseline must be one row per {[*by, split]}, got {found} for {dict(baseline)!r}")
+    keys = pd.MultiIndex.from_frame(rest[[*by, split]]) if by else pd.Index(rest[split])
+    if not keys.isin(base.index).all():
+        raise ValueError(
+            f"every trial must have a baseline {name!r} on its split, not so in {keys[~keys.isin(base.index)][0]}"
+        )
+    signs = np.array([-1 if value in metrics.LOWER_IS_BETTER else 1 for value in values])
+    gains = rest[[*by, *variants, split]].copy()
+    gains[list(values)] = signs * (rest[list(values)].to_numpy(float) - base.loc[keys].to_numpy(float))
+    table = metrics.summary(
+        gains, [*by, *variants], values=values, seed=split, level=level, test_fraction=test_fraction,
+        ranges={value: _gain_range(value) for value in values},
+    )  # fmt: skip
+    table.insert(len(by) + len(variants), "baseline", name)
+    table["sign"] = np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN)
+    return table
+
+
+def _gain_range(metric: str) -> tuple[float, float]:
+    low, high = metrics.metric_range(metric)
+    return low - high, high - low
+
+
+def gap_of_means(new: pd.DataFrame, old: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
+    """Difference of two independent means, with Welch's interval; for recorded or printed means without their trials.
+
+    It takes trials as independent, so it is over repetitions on one data set; where the trials share splits,
+    `paired_gains` has the narrower interval.
+
+    Parameters
+    ----------
+    new, old : DataFrame
+        Columns `mean`, `sd` and `n` (at least 2); rows are matched by their index.
+
+    Returns
+    -------
+    DataFrame
+        `mean` (new minus old), `low`, `high` and `sign`, on the rows that both have; NaN where a mean is missing.
+
+    >>> a, b = (pd.DataFrame({"mean": [m], "sd": [0.1], "n": [10]}) for m in (0.8, 0.6))
+    >>> gap_of_means(a, b)[["low", "high"]].round(3).values.tolist()
+    [[0.106, 0.294]]
+    """
+    level = check_real("level", level, low=0, high=1, inclusive="neither")
+    new, old = new.align(old, join="inner", axis=0)
+    parts = [table.sd**2 / table.n for table in (new, old)]
+    error = np.sqrt(parts[0] + parts[1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = error**4 / (parts[0] ** 2 / (new.n - 1) + parts[1] ** 2 / (old.n - 1))
+    # Two constants differ by exactly their difference, with whatever degrees of freedom.
+    margin = stats.t.ppf((1 + level) / 2, freedom.fillna(np.inf)) * error
+    gap = new["mean"] - old["mean"]
+    table = pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin})
+    table["sign"] = np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN)
+    return table
+
+
+def tally(gains: pd.DataFrame, by: str | Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
+    """How many settings are clearly better and worse, and how many of either chance alone would give.
+
+    Parameters
+    ----------
+    gains : DataFrame
+        From `paired_gains` or `gap_of_means`.
+    by : str or sequence of str
+        One row for each value of these columns; by default one row in all.
+
+    Returns
+    -------
+    DataFrame
+        `clearly better`, `clearly worse`, `settings` (with an interval), `mean gain`, `largest gain`, and `by chance`:
+        the most settings on one side that (1 - level)/2 a setting explains, the `level`-upper point of a binomial
+        number; it takes settings as independent, which settings of one data set are not.
+
+    >>> gains = pd.DataFrame({"mean": [.2, .1, -.1], "low": [.1, -.1, -.3], "high": [.3, .2, .1]})
+    >>> tally(gains).iloc[0].round(3).tolist()
+    [1.0, 0.0, 3.0, 0.067, 0.2, 1.0]
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    metrics.check_columns(gains, [*by, "mean", "low", "high"])
+    decided = gains[gains.low.notna()]
+    groups = decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]
+    rows = []
+    for key, part in groups:
+        rows.append(
+            dict(zip(by, key, strict=True))
+            | {
+                BETTER: int((part.low > 0).sum()),
+                WORSE: int((part.high < 0).sum()),
+                "settings": len(part),
+                "mean gain": part["mean"].mean(),
+                "largest gain": part["mean"].max(),
+                "by chance": int(stats.binom.ppf((1 + level) / 2, len(part), (1 - level) / 2)),
+            }
+        )
+    return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
+
+
+def in_words(gains: pd.DataFrame) -> str:
+    """A tally as a phrase: "better in 3 and worse in 1 of 40".
+
+    >>> in_words(pd.DataFrame({"mean": [.2], "low": [.1], "high": [.3]}))
+    'better in 1 and worse in 0 of 1'
+    """
+    row = tally(gains).iloc[0]
+    return f"better in {row[BETTER]:.0f} and worse in {row[WORSE]:.0f} of {row['settings']:.0f}"
+
+
+def signed_rank(gains: pd.DataFrame, *, dataset: str = "dataset") -> dict[str, float]:
+    """Wilcoxon's signed rank test that a gain is as often up as down, over data sets.
+
+    Parameters
+    ----------
+    gains : DataFrame
+        One row a data set with its `mean` gain. Data sets are the independent units here, settings of one are not.
+
+    Returns
+    -------
+    dict
+        `p_value` (two-sided), `n` data sets, `n_better` and `n_worse`. Ties and zeros are kept (a zero counts half for
+        either side); up to 13 data sets all sign patterns are counted, so the p-value is exact.
+
+    Raises
+    ------
+    ValueError
+        A data set twice, fewer than two, or a gain that is NaN.
+
+    Source: Demsar 2006, Statistical comparisons of classifiers over multiple data sets, section 3.1.3.
+
+    >>> signed_rank(pd.DataFrame({"dataset": list("abcdef"), "mean": [.1, .2, .3, .4, .5, .6]}))["p_value"]
+    0.03125
+    """
+    metrics.check_columns(gains, [dataset, "mean"])
+    if gains[dataset].duplicated().any() or len(gains) < 2 or gains["mean"].isna().any():
+        raise ValueError(f"gains must have one number for each of at least two data sets, got {len(gains)} rows")
+    mean = gains["mean"].to_numpy(float)
+    method = stats.PermutationMethod(n_resamples=2**_EXACT_UP_TO) if mean.size <= _EXACT_UP_TO else "auto"
+    p_value = stats.wilcoxon(mean, zero_method="zsplit", method=method).pvalue if mean.any() else 1.0
+    return {
+        "p_value": float(p_value),
+        "n": mean.size,
+        "n_better": int((mean > 0).sum()),
+        "n_worse": int((mean < 0).sum()),
+    }
+
+
+def average_ranks(
+    frame: pd.DataFrame,
+    *,
+    method: str = "method",
+    block: str | Sequence[str] = "dataset",
+    values: Sequence[str] | None = None,
+    missing: str = "raise",
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Average rank of every method over blocks (data sets, as a rule), with Friedman's test; 1 is best.
+
+    Methods with equal values in a block share the mean of their ranks, so the ranks of k methods sum to k(k + 1)/2 in
+    every block and so do the averages.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per method and block.
+    method, block : str, sequence of str
+        Columns that name the methods and identify a block.
+    values : sequence of str, optional
+        Metric columns to rank by; by default all numeric columns but those of the block. The smallest value ranks
+        first in the columns of `metrics.LOWER_IS_BETTER`, the largest in all others.
+    missing : {"raise", "drop"}
+        What to do with a block in which some method has no value: refuse, or leave it out for that metric.
+    level : float
+        Of the critical difference, in (0, 1).
+
+    Returns
+    -------
+    DataFrame
+        `method`, `metric`, `average_rank`, `n_blocks`, `n_dropped` blocks, `p_value` of the hypothesis that all
+        methods rank alike (Friedman's statistic in the F form of Iman and Davenport) and `critical_difference`: two
+        methods whose average ranks differ by more differ at this level (Nemenyi). The last two hold for blocks that
+        are independent, as data sets are and budgets or seeds of one data set are not; NaN with one method or block.
+
+    Raises
+    ------
+    ValueError
+        Unknown columns, a method twice in a block, an incomplete block (unless dropped), or no complete block.
+
+    Source: Demsar 2006, section 3.2.2.
+
+    >>> table = pd.DataFrame({"dataset": [1, 1, 2, 2], "method": list("abab"), "auc": [0.9, 0.8, 0.7, 0.7]})
+    >>> average_ranks(table)["average_rank"].tolist()
+    [1.25, 1.75]
+    """
+    check_choice("missing", missing, ("raise", "drop"))
+    level = check_real("level", level, low=0, high=1, inclusive="neither")
+    block = [block] if isinstance(block, str) else list(block)
+    values = metrics.metric_columns(frame, [method, *block]) if values is None else list(values)
+    metrics.check_columns(frame, [method, *block, *values])
+    if frame.duplicated([method, *block]).any():
+        raise ValueError(f"frame must have one row per {method!r} and block {block}, got repeated rows")
+    tables = []
+    for metric in values:
+        wide = frame.pivot(index=block, columns=method, values=metric)[list(frame[method].unique())]
+        complete = wide.notna().all(axis=1)
+        if not complete.any() or (missing == "raise" and not complete.all()):
+            first = ", ".join(map(str, np.atleast_1d(wide.index[~complete][0])))
+            raise ValueError(f"every method must have a value of {metric!r} in every block, not so in {first}")
+        ranks = wide[complete].rank(axis=1, ascending=metric in metrics.LOWER_IS_BETTER)
+        tables.append(
+            pd.DataFrame(
+                {
+                    "method": ranks.columns,
+                    "metric": metric,
+                    "average_rank": ranks.mean().to_numpy(),
+                    "n_blocks": len(ranks),
+                    "n_dropped": int((~complete).sum()),
+                    "p_value": _friedman(ranks.to_numpy()),
+                    "critical_difference": _critical_difference(*ranks.shape, level),
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _friedman(ranks: np.ndarray) -> float:
+    """p-value of Iman and Davenport for ranks (N blocks, k methods), ties included."""
+    n, k = ranks.shape
+    if n < 2 or k < 2:
+        return float("nan")
+    centre = (k + 1) / 2
+    spread = ((ranks - centre) ** 2).sum()
+    if spread == 0:  # all methods tie in every block
+        return 1.0
+    chi2 = (k - 1) * n**2 * ((ranks.mean(axis=0) - centre) ** 2).sum() / spread
+    left = n * (k - 1) - chi2
+    return float(stats.f.sf((n - 1) * chi2 / left, k - 1, (k - 1) * (n - 1))) if left > 1e-9 else 0.0
+
+
+def _critical_difference(n: int, k: int, level: float) -> float:
+    if n < 2 or k < 2:
+        return float("nan")
+    return float(stats.studentized_range.ppf(level, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))
+
+
+def rank_sum_gap(ranks: Sequence[float]) -> float:
+    """Sum of average ranks minus k(k + 1)/2: 0 for complete blocks with averaged ties, whatever the data.
+
+    Printed ranks of k methods with two decimals can differ from it by at most 0.005 k through rounding; a larger gap
+    means another tie rule or incomplete blocks.
+
+    Raises
+    ------
+    ValueError
+        No ranks, or ranks outside [1, k].
+
+    >>> round(rank_sum_gap([1.45, 2.77, 3.19, 2.89]), 2)  # the printed ranks for AUC
+    0.3
+    """
+    ranks = [check_real("rank", float(rank), low=1, high=len(ranks)) for rank in ranks]
+    if not ranks:
+        raise ValueError("ranks must hold at least one rank, got none")
+    return sum(ranks) - len(ranks) * (len(ranks) + 1) / 2

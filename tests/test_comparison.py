@@ -1,0 +1,283 @@
+"""Comparisons: paired differences, intervals that cover what they say they are over, tests over data sets."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from helpers.study import comparison, metrics
+from helpers.study.comparison import BETTER, OPEN, WORSE
+
+COMMON = {"values": ["auc"], "test_fraction": None}
+
+
+def grid(**columns) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = [dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())]
+    return pd.DataFrame(rows).assign(auc=rng.uniform(0.4, 0.9, len(rows)), error=rng.uniform(0.1, 0.4, len(rows)))
+
+
+# ------------------------------------------------------------------------------------------------ paired gains
+
+
+def test_a_gain_is_the_difference_on_the_same_split():
+    trials = grid(epsilon=[1.0, 5.0], method=["plain", "copies", "shift"], seed=range(6)).sample(frac=1, random_state=1)
+    gains = comparison.paired_gains(trials, {"method": "plain"}, by="epsilon", **COMMON).set_index(
+        ["epsilon", "method"]
+    )
+    assert len(gains) == 4
+    wide = trials.pivot(index=["epsilon", "seed"], columns="method", values="auc")
+    for epsilon, method in gains.index:
+        difference = (wide[method] - wide["plain"]).loc[epsilon]
+        row = gains.loc[(epsilon, method)]
+        paired = stats.ttest_rel(wide[method].loc[epsilon], wide["plain"].loc[epsilon]).confidence_interval()
+        assert [row["mean"], row.low, row.high] == pytest.approx([difference.mean(), paired.low, paired.high])
+    assert set(gains.baseline) == {"plain"}
+
+
+def test_smaller_errors_are_gains():
+    trials = grid(method=["a", "b"], seed=range(4))
+    gains = comparison.paired_gains(trials, {"method": "a"}, values=["auc", "error"], test_fraction=None)
+    means = trials.groupby("method")[["auc", "error"]].mean()
+    wanted = [means.auc.b - means.auc.a, means.error.a - means.error.b]
+    assert gains["mean"].tolist() == pytest.approx(wanted)
+
+
+def test_a_baseline_without_the_variants_of_its_rivals():
+    """One model has no number of learners; every ensemble is compared with it."""
+    one = grid(size=[500], method=["one"], m=[1], seed=range(3))
+    many = grid(size=[500], method=["bags"], m=[5, 10], seed=range(3))
+    gains = comparison.paired_gains(
+        pd.concat([one, many]), {"method": "one"}, by="size", variants=["method", "m"], **COMMON
+    )
+    assert gains[["size", "method", "m"]].values.tolist() == [[500, "bags", 5], [500, "bags", 10]]
+
+
+def test_undefined_metrics_are_left_out_in_pairs():
+    trials = pd.DataFrame({"seed": [0, 1, 2] * 2, "method": list("aaabbb"), "auc": [0.5, np.nan, 0.6, 0.6, 0.7, 0.9]})
+    row = comparison.paired_gains(trials, {"method": "a"}, **COMMON).iloc[0]
+    assert (row.n, row.n_undefined) == (2, 1)
+    assert row["mean"] == pytest.approx(0.2)
+
+
+def test_gains_stay_in_their_range_and_signs_follow_from_the_interval():
+    trials = pd.DataFrame({"seed": [0, 1] * 4, "method": list("aabbccdd"), "auc": [0, 0, 1, 0.8, 0, 0.9, 0.5, 0.5]})
+    gains = comparison.paired_gains(trials, {"method": "d"}, **COMMON).set_index("method")
+    assert (gains.high <= 1).all()
+    assert (gains.low >= -1).all()
+    assert gains.sign.to_dict() == {"a": WORSE, "b": OPEN, "c": OPEN}
+    single = comparison.paired_gains(trials[trials.seed == 0], {"method": "d"}, **COMMON)
+    assert (single.sign == OPEN).all(), "one split decides nothing"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: (t, {"method": "z"}), "got none for"),
+        (lambda t: (t, {"nothing": 1}), "column must be one of"),
+        (lambda t: (pd.concat([t, t[:1]]), {"method": "a"}), "repeated rows"),
+        (lambda t: (t.drop(index=0), {"method": "a"}), "a baseline 'a' on its split, not so in 0"),
+    ],
+)
+def test_incomplete_pairs_are_refused(change, message):
+    trials, baseline = change(grid(method=["a", "b"], seed=range(3)))
+    with pytest.raises(ValueError, match=message):
+        comparison.paired_gains(trials, baseline, **COMMON)
+
+
+def test_two_baselines_on_one_split_are_refused():
+    trials = grid(method=["a", "b"], m=[1, 2], seed=range(3))
+    with pytest.raises(ValueError, match="several on one split"):
+        comparison.paired_gains(trials, {"method": "a"}, variants=["method", "m"], **COMMON)
+
+
+# ------------------------------------------------------------------------------------------ what intervals cover
+
+
+def overlapping_means(n_worlds: int, n_splits: int, fraction: float, seed: int) -> np.ndarray:
+    """Mean of a random test part of each of many data sets, shape (worlds, splits); the truth is 0."""
+    rng = np.random.default_rng(seed)
+    n_test = round(60 * fraction)
+    records = rng.standard_normal((n_worlds, 60))
+    order = rng.random((n_worlds, n_splits, 60)).argpartition(n_test, axis=2)[:, :, :n_test]
+    return np.take_along_axis(records[:, None, :], order, axis=2).mean(axis=2)
+
+
+def test_corrected_intervals_cover_and_naive_ones_do_not():
+    worlds, n_splits, fraction = 1500, 20, 0.3
+    scores = overlapping_means(worlds, n_splits, fraction, seed=2)
+    trials = pd.DataFrame(
+        {"world": np.repeat(np.arange(worlds), n_splits), "seed": np.tile(np.arange(n_splits), worlds)}
+    ).assign(method="new", score=scores.ravel())
+    both = pd.concat([trials, trials.assign(method="old", score=0.0)])
+    covered = {}
+    for given_fraction in (None, fraction):
+        gains = comparison.paired_gains(
+            both, {"method": "old"}, by="world", values=["score"], test_fraction=given_fraction
+        )
+        covered[given_fraction] = int(((gains.low <= 0) & (gains.high >= 0)).sum())
+    right = stats.binomtest(covered[fraction], worlds).proportion_ci(0.999)
+    naive = stats.binomtest(covered[None], worlds).proportion_ci(0.999)
+    assert right.low <= 0.95, "not wider than it says"
+    assert right.high >= 0.93
+    assert naive.high < 0.6
+
+
+def test_the_correction_is_exact_in_expectation_for_means_of_test_parts():
+    """Two test parts share a fraction f of their records: var(mean) = E[sd^2] (1/J + f/(1 - f)), not E[sd^2]/J."""
+    fraction, n_splits = 0.3, 10
+    scores = overlapping_means(20_000, n_splits, fraction, seed=3)
+    ratio = scores.mean(axis=1).var() / scores.var(axis=1, ddof=1).mean()
+    assert ratio == pytest.approx(1 / n_splits + fraction / (1 - fraction), rel=0.05)
+
+
+def test_welch_is_scipys():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(1, 2, 9), rng.normal(0, 1, 5)
+    table = [pd.DataFrame({"mean": [v.mean()], "sd": [v.std(ddof=1)], "n": [v.size]}) for v in (x, y)]
+    row = comparison.gap_of_means(*table, level=0.9).iloc[0]
+    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    assert [row.low, row.high] == pytest.approx([wanted.low, wanted.high])
+
+
+def test_gaps_are_matched_by_index_and_constants_differ_exactly():
+    new = pd.DataFrame({"mean": [0.5, np.nan, 0.9], "sd": [0.0, 0.1, 0.1], "n": 5}, index=["a", "b", "c"])
+    old = pd.DataFrame({"mean": [0.4, 0.4], "sd": [0.0, 0.1], "n": 5}, index=["a", "b"])
+    gap = comparison.gap_of_means(new, old)
+    assert gap.index.tolist() == ["a", "b"]
+    assert gap.loc["a", ["low", "high"]].tolist() == pytest.approx([0.1, 0.1])
+    assert gap.sign.tolist() == [BETTER, OPEN]
+
+
+# ------------------------------------------------------------------------------------------------------- tallies
+
+
+def test_a_tally_counts_settings_with_an_interval():
+    gains = pd.DataFrame(
+        {"kind": list("xxxy"), "mean": [0.3, -0.2, 0.1, 0.5], "low": [0.1, -0.3, -0.1, np.nan]}
+    ).assign(high=[0.4, -0.1, 0.4, np.nan])
+    table = comparison.tally(gains, "kind").set_index("kind")
+    assert table.index.tolist() == ["x"]
+    assert table.loc["x", [BETTER, WORSE, "settings"]].tolist() == [1, 1, 3]
+    assert table.loc["x", "largest gain"] == 0.3
+    assert comparison.in_words(gains) == "better in 1 and worse in 1 of 3"
+    assert comparison.in_words(gains[:0]) == "better in 0 and worse in 0 of 0"
+
+
+def test_what_chance_explains():
+    """Without any effect, more than `by chance` of 400 settings are clearly better in at most 2.5 % of studies."""
+    gains = pd.DataFrame({"mean": np.zeros(400), "low": -1.0, "high": 1.0})
+    [most] = comparison.tally(gains)["by chance"]
+    assert stats.binom.sf(most, 400, 0.025) <= 0.025 < stats.binom.sf(most - 1, 400, 0.025)
+
+
+# ----------------------------------------------------------------------------------------- tests over data sets
+
+
+def test_signed_rank_counts_all_sign_patterns():
+    mean = np.array([0.02, -0.05, 0.2, 0.03, -0.15, 0.0, 0.0, 0.0, 0.25])
+    found = comparison.signed_rank(pd.DataFrame({"dataset": range(9), "mean": mean}))
+    # By hand: a zero's rank is halved between the sides, so it never moves the difference of the rank sums.
+    ranks = stats.rankdata(np.abs(mean))[mean != 0]
+    sums = np.array([ranks @ signs for signs in itertools.product((-1, 1), repeat=6)])
+    observed = ranks @ np.sign(mean[mean != 0])
+    assert found["p_value"] == pytest.approx(np.mean(np.abs(sums) >= abs(observed) - 1e-9))
+    assert (found["n"], found["n_better"], found["n_worse"]) == (9, 4, 2)
+    assert comparison.signed_rank(pd.DataFrame({"dataset": range(3), "mean": [0.0] * 3}))["p_value"] == 1
+
+
+def test_signed_rank_wants_one_number_a_data_set():
+    with pytest.raises(ValueError, match="one number for each"):
+        comparison.signed_rank(pd.DataFrame({"dataset": [1, 1, 2], "mean": [0.1, 0.2, 0.3]}))
+
+
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(k=st.integers(1, 5), blocks=st.integers(1, 6), levels=st.integers(1, 4), seed=st.integers(0, 10_000))
+def test_average_ranks_sum_to_k_times_k_plus_one_over_two_whatever_the_ties(k, blocks, levels, seed):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "dataset": np.repeat(np.arange(blocks), k),
+            "method": np.tile([f"m{i}" for i in range(k)], blocks),
+            "auc": rng.integers(0, levels, k * blocks) / 4,
+        }
+    )
+    ranks = comparison.average_ranks(frame)
+    assert comparison.rank_sum_gap(ranks["average_rank"]) == pytest.approx(0, abs=1e-9)
+    reverse = comparison.average_ranks(frame.rename(columns={"auc": "error"}))
+    assert (ranks["average_rank"] + reverse["average_rank"]).tolist() == pytest.approx([k + 1] * k)
+
+
+def test_average_ranks_by_hand_and_incomplete_blocks():
+    frame = pd.DataFrame(
+        {
+            "dataset": ["x"] * 3 + ["y"] * 3 + ["z"] * 3,
+            "epsilon": 1.0,
+            "method": list("abc") * 3,
+            "auc": [0.9, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, np.nan, 0.6],
+            "f1": [0.3, 0.2, 0.1] * 3,
+        }
+    )
+    block = ["dataset", "epsilon"]
+    with pytest.raises(ValueError, match=r"'auc' in every block, not so in z, 1\.0"):
+        comparison.average_ranks(frame, block=block)
+    table = comparison.average_ranks(frame, block=block, missing="drop").set_index(["metric", "method"])
+    assert table.loc["auc", "average_rank"].tolist() == [(1.5 + 3) / 2, (1.5 + 2) / 2, (3 + 1) / 2]
+    assert table.loc["f1", "average_rank"].tolist() == [1, 2, 3]
+    assert table["n_blocks"].tolist() == [2, 2, 2, 3, 3, 3]
+    assert table["n_dropped"].tolist() == [1, 1, 1, 0, 0, 0]
+    with pytest.raises(ValueError, match="repeated rows"):
+        comparison.average_ranks(frame.drop(columns="dataset"), block="epsilon")
+
+
+def long(values: np.ndarray) -> pd.DataFrame:
+    n, k = values.shape
+    return pd.DataFrame({"dataset": np.repeat(range(n), k), "method": np.tile(range(k), n), "auc": values.ravel()})
+
+
+def test_friedman_is_scipys_in_the_form_of_iman_and_davenport():
+    values = np.random.default_rng(5).integers(0, 5, (11, 4)) / 4 + np.arange(4) * 0.1
+    chi2 = stats.friedmanchisquare(*values.T).statistic
+    expected = stats.f.sf(10 * chi2 / (11 * 3 - chi2), 3, 30)
+    table = comparison.average_ranks(long(values))
+    assert table.p_value.tolist() == pytest.approx([expected] * 4)
+    # Demsar's table for four classifiers: q = 2.569 at 5 %.
+    assert table.critical_difference[0] == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 11)), rel=1e-3)
+
+
+def test_extreme_ranks():
+    same_order = comparison.average_ranks(long(np.tile([0.9, 0.5, 0.1], (5, 1))))
+    assert same_order.p_value[0] == 0
+    all_tied = comparison.average_ranks(long(np.full((5, 3), 0.5)))
+    assert all_tied.p_value[0] == 1
+    assert comparison.average_ranks(long(np.full((1, 3), 0.5))).p_value.isna().all()
+
+
+def test_friedman_keeps_its_level():
+    values = np.random.default_rng(6).random((400, 8, 3))
+    ranks = stats.rankdata(values, axis=2)
+    rejected = sum(comparison._friedman(block) <= 0.05 for block in ranks)
+    assert stats.binomtest(rejected, 400).proportion_ci(0.999).low <= 0.05
+    assert rejected > 4
+
+
+def test_rank_sum_gap_of_printed_ranks():
+    assert comparison.rank_sum_gap([2.5, 1, 2.5]) == 0
+    assert comparison.rank_sum_gap([1.45, 2.77, 3.19, 2.89]) == pytest.approx(0.30)
+    with pytest.raises(ValueError, match="rank must be"):
+        comparison.rank_sum_gap([1, 4, 2])
+    with pytest.raises(ValueError, match="at least one rank"):
+        comparison.rank_sum_gap([])
+
+
+def test_the_words_are_those_of_the_metrics_module():
+    trials = grid(method=["a", "b"], seed=range(3))
+    over = [
+        comparison.paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=f).over[0] for f in (None, 0.3)
+    ]
+    assert over == [metrics.THIS_DATA, metrics.NEW_DATA]
