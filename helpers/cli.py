@@ -1,56 +1,61 @@
-"""The command `dpbook`: a strict front for listing, re-running and building the book.
+"""The command `dpbook`: a strict front for listing, re-running, recording and building the book.
 
-It refuses unknown chapters and parameters, wrong types and values out of range with exit code 2 before anything runs.
-What the commands do lives in `helpers.chapters` and `helpers.data`; this module only parses and prints.
+What can be refused is refused with one line before anything runs. Exit codes: 0, done; 1, a run or build was started
+and failed; 2, bad input or surroundings (unknown names, values that are not allowed, a folder that cannot be written,
+a locked store) and nothing was run; 130, interrupted. A traceback means an error in `dpbook` itself. What the commands
+do lives in `helpers.book` and `helpers.data`; this module only parses and prints.
 """
 
 import argparse
-import json
 import os
-import platform
-import shutil
-import subprocess
+import sqlite3
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from helpers import paths, sources
+from helpers.book import chapters, freshness, results
+from helpers.book.chapters import Chapter, ChapterError, RunError
 
-from helpers import paths
-from helpers.book import chapters
-from helpers.book.chapters import ChapterError
-from helpers.study import experiments
-
+FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as shells have it
+MOST_JOBS = 1024
+_CODES = "Exit codes: 0 done, 1 a run or build failed, 2 refused before anything ran, 130 interrupted."
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (a run or build failed), 2 (bad input, nothing was run) or 130."""
+    """Run one command and return its exit code; see the module."""
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)
     except ChapterError as error:
-        print(f"dpbook: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        return _told(error, USAGE_ERROR)
+    except (RunError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output (`head`, say) has seen enough; the interpreter must not try to flush the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return _told(error, FAILED)
     except KeyboardInterrupt:
-        print("dpbook: interrupted; with --jobs, the same command continues where this one stopped", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (`head`, say) has seen enough; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _told("interrupted; with --jobs, the same command continues where this one stopped", INTERRUPTED)
+
+
+def _told(reason: object, code: int) -> int:
+    print(f"dpbook: {' '.join(str(reason).split())}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpbook", description="Re-run and build the book.")
+    parser = argparse.ArgumentParser(prog="dpbook", description="Re-run and build the book.", epilog=_CODES)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function, summary: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=summary, description=summary)
+        command = commands.add_parser(name, help=summary, description=summary, epilog=_CODES)
         command.set_defaults(command=function)
         return command
 
@@ -69,9 +74,13 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--scheduler", metavar="ADDRESS", help="N at a time on this Dask cluster (needs --jobs)")
         if name == "run":
-            command.add_argument("--html", action="store_true", help="also render the run as a page")
+            command.add_argument("--html", action="store_true", help="also render the run as a page of the book")
+        else:
+            command.add_argument(
+                "--replace", action="store_true", help="also replace tables recorded with other parameters"
+            )
     add("data", _data, "list the data sets and where each is found")
-    add("status", _status, "say which chapters are stale and which results are recorded")
+    add("status", _status, "say which chapters are stale, and why, and which results are recorded")
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
     refresh.add_argument("names", nargs="*", metavar="CHAPTER", help="these chapters, stale or not")
     add("build", _build, "build the HTML with warnings as errors")
@@ -88,109 +97,144 @@ def _params(options) -> int:
     chapter = chapters.chapter(options.chapter)
     for item in chapter.parameters.values():
         print(f"{item.name}: {item.type} = {item.default!r}\n    {item.allowed or 'any'}: {item.meaning}")
+    for constraint in chapter.constraints:
+        print(f"requires: {constraint}")
     for name, values in chapter.parameter_sets.items():
         print(f"--set {name}: {values or 'the defaults'}")
     return 0
 
 
-def _values(options) -> dict:
-    """Parameter values of a run: the named set, overridden by single parameters."""
+def _run(options) -> int:
     chapter = chapters.chapter(options.chapter)
+    values = _values(chapter, options)
+    notebook = _executed(chapter, values, options).notebook
+    print(notebook)
+    if not options.html:
+        return 0
+    from helpers.book import pages
+
+    return _printed(pages.render(notebook, values), "")
+
+
+def _record(options) -> int:
+    from helpers.book import record
+
+    chapter = chapters.chapter(options.chapter)
+    values = _values(chapter, options)
+    expected = freshness.kept_names(chapter.code, chapter.defaults | values)
+    if not expected:
+        raise ChapterError(f"chapter {chapter.name} must keep a table (book.keep) to be recorded, it keeps none")
+    if not options.replace:
+        record.refuse_conflicts(chapter, values, [name for name in expected if "*" not in name])
+    chapters.check_writable(paths.RESULTS)
+    provenance = record.origin(chapter, values)
+    executed = _executed(chapter, values, options)
+    if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
+        raise RunError(f"{chapter.name} was edited while it ran ({', '.join(edited)}); nothing was recorded")
+    provenance |= {"seconds": round(executed.seconds), "jobs": options.jobs or 1}
+    tables = sorted(executed.notebook.parent.glob("*.csv"))
+    try:
+        kept = record.commit(chapter, tables, provenance, replace=options.replace)
+    except (ChapterError, OSError) as error:
+        raise RunError(f"{error}; results/ is as it was, the tables are in {executed.notebook.parent}") from error
+    print(*kept, sep="\n")
+    return 0
+
+
+def _values(chapter: Chapter, options) -> dict:
+    """Parameter values of a run, checked together: the named set, overridden by single parameters."""
     sets = chapter.parameter_sets
     if options.named is not None and options.named not in sets:
         raise ChapterError(
             f"--set must be one of {', '.join(sets) or '(none)'} of chapter {chapter.name}, got {options.named!r}"
         )
-    if options.jobs is not None and options.jobs < 1:
-        raise ChapterError(f"--jobs must be at least 1, got {options.jobs}")
+    if options.jobs is not None and not 1 <= options.jobs <= MOST_JOBS:
+        raise ChapterError(f"--jobs must be in [1, {MOST_JOBS}], got {options.jobs}")
     if options.scheduler is not None and options.jobs is None:
         raise ChapterError("--scheduler must come with --jobs, got it alone")
-    return sets.get(options.named, {}) | chapter.parse(options.pairs)
+    _check_data_folder()
+    return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
 
 
-def _run(options) -> int:
-    executed = _executed(options)
-    if executed is None:
-        return 1
-    print(executed.notebook)
-    return _render(executed.notebook) if options.html else 0
+def _check_data_folder() -> None:
+    """Refuse a `$DPBOOK_DATA` that is no folder, and make it absolute: kernels run elsewhere."""
+    try:
+        paths.data_folders()
+    except ValueError as error:
+        raise ChapterError(str(error)) from None
+    if folder := os.environ.get("DPBOOK_DATA"):
+        os.environ["DPBOOK_DATA"] = str(Path(folder).expanduser().resolve())
 
 
 class _Executed(NamedTuple):
     notebook: Path
-    parameters: dict
-    fingerprint: str
     seconds: float
 
 
-def _executed(options) -> _Executed | None:
-    """Run a copy of a chapter; None if a cell failed, which has then been reported."""
-    from papermill.exceptions import PapermillExecutionError
-
-    chapter, values = chapters.chapter(options.chapter), _values(options)
+def _executed(chapter: Chapter, values: dict, options) -> _Executed:
+    """Run a copy of a chapter, under `--jobs` with a store of its finished trials."""
     folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    modules = chapter.modules()
-    code = experiments.code_digest(modules)  # before the fingerprint: an edit in between is noticed, not attributed
-    fingerprint, started = chapter.fingerprint(), time.perf_counter()
+    with ExitStack() as stack:
+        earlier = _open_store(stack, chapter, values, options) if options.jobs is not None else 0.0
+        started = time.perf_counter()
+        notebook = chapter.run(values, folder)
+        return _Executed(notebook, time.perf_counter() - started + earlier)
+
+
+def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> float:
+    """Let the chapter's trials use processes and a store; the seconds that interrupted runs have spent on them."""
+    from helpers.study import experiments
+
+    modules = sources.reached(chapter.code)
+    code = sources.modules_digest(modules)  # before the parts: an edit in between is noticed, not attributed
+    identity = [chapter.name, freshness.of_tables(chapter.code), chapter.defaults | values]
+    store = paths.RUNS / chapter.name / "experiments.sqlite"
+    chapters.check_writable(store.parent)
     try:
-        with ExitStack() as stack:
-            earlier = 0.0
-            if options.jobs is not None:
-                defaults = {name: item.default for name, item in chapter.parameters.items()}
-                identity = [chapter.name, fingerprint, defaults | values]
-                store = folder.parent / "experiments.sqlite"
-                session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
-                earlier = stack.enter_context(session)
-            notebook = chapter.run(values, folder)
-    except PapermillExecutionError as error:
-        print(f"dpbook: {error.ename}: {error.evalue}", file=sys.stderr)
-        print(f"dpbook: the cells that did run are in {folder / chapter.path.name}", file=sys.stderr)
-        return None
-    return _Executed(notebook, values, fingerprint, time.perf_counter() - started + earlier)
-
-
-def _record(options) -> int:
-    executed = _executed(options)
-    if executed is None:
-        return 1
-    provenance = {
-        "chapter": options.chapter,
-        "parameters": executed.parameters,
-        "fingerprint": executed.fingerprint,
-        "date": datetime.now(UTC).date().isoformat(),
-        "seconds": round(executed.seconds),
-        "cores": os.cpu_count(),
-        "jobs": options.jobs or 1,
-        "python": platform.python_version(),
-    }
-    paths.RESULTS.mkdir(exist_ok=True)
-    for table in sorted(executed.notebook.parent.glob("*.csv")):
-        shutil.copy(table, paths.RESULTS / table.name)
-        (paths.RESULTS / table.name).with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")
-        print(paths.RESULTS / table.name)
-    return 0
+        session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
+        return stack.enter_context(session)
+    except (sqlite3.OperationalError, experiments.SessionError) as error:
+        raise ChapterError(f"{store} must be a store that no other program holds, got: {error}") from None
 
 
 def _data(options) -> int:
     from helpers import data
 
+    _check_data_folder()
     print(data.available().to_string(index=False))
     return 0
 
 
 def _status(options) -> int:
-    for chapter in chapters.chapters():
-        record = chapter.record
-        state = "fresh" if chapter.is_fresh() else "stale" if record else "never executed"
-        print(f"{chapter.name:24} {state:16} {record.get('date', '')}")
-    for file in sorted(paths.RESULTS.glob("*.json")):
-        record = json.loads(file.read_text())
-        same = record["fingerprint"] == chapters.chapter(record["chapter"]).fingerprint()
-        print(f"{file.stem:24} {'recorded':16} {record['date']} {'' if same else 'with earlier code'}")
+    known = {chapter.name: chapter for chapter in chapters.chapters()}
+    for chapter in known.values():
+        changes, last = chapter.changes(), chapter.record
+        cost = f"{last['seconds']:4} s" if last else ""
+        print(
+            f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
+        )
+    parts = {name: freshness.of_tables(chapter.code) for name, chapter in known.items()}
+    for name in results.recorded_names():
+        _, there = results.read(name)
+        print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
     return 0
 
 
+def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
+    if provenance["chapter"] not in parts:
+        return f"of {provenance['chapter']}, which is no chapter"
+    changes = freshness.changed(provenance.get("parts", {}), parts[provenance["chapter"]])
+    if "parts" not in provenance:
+        return "recorded before its parts were kept"
+    return f"recorded with earlier code: {_few(changes)}" if changes else ""
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _refresh(options) -> int:
+    _check_data_folder()
     chosen = [chapters.chapter(name) for name in options.names]
     for chapter in chosen or [entry for entry in chapters.chapters() if not entry.is_fresh()]:
         print(f"executing {chapter.name} ...", flush=True)
@@ -200,31 +244,16 @@ def _refresh(options) -> int:
 
 
 def _build(options) -> int:
-    code = _jupyter_book(paths.ROOT, "-W", "--keep-going")
-    if code == 0:
-        print(f"The book: {paths.ROOT / '_build' / 'html' / 'index.html'}")
-    return code
+    from helpers.book import pages
+
+    return _printed(pages.build(), "The book: ")
 
 
-def _render(notebook: Path) -> int:
-    """Render one executed notebook as a page of its own, with the book's configuration."""
-    site = notebook.parent / "site"
-    (site / "book").mkdir(parents=True)
-    shutil.copy(notebook, site / "book")
-    shutil.copy(paths.BOOK / "references.bib", site / "book")
-    shutil.copytree(paths.BOOK / "_static", site / "book" / "_static")
-    shutil.copy(paths.ROOT / "_config.yml", site)
-    (site / "_toc.yml").write_text(yaml.safe_dump({"format": "jb-book", "root": f"book/{notebook.stem}"}))
-    code = _jupyter_book(site, "--quiet")
-    if code == 0:
-        print(site / "_build" / "html" / "book" / f"{notebook.stem}.html")
-    return code
-
-
-def _jupyter_book(folder: Path, *flags: str) -> int:
-    program = Path(sys.executable).with_name("jupyter-book")  # of this environment, whether or not it is activated
-    command = [str(program), "build", str(folder), *flags]
-    return subprocess.run(command, check=False).returncode
+def _printed(page: Path | None, words: str) -> int:
+    if page is None:
+        return FAILED
+    print(f"{words}{page}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Where the project's files live.
 
 Every path is derived from the package's own location, so a notebook finds its reference tables and data whatever
-folder it runs in. The module guarantees nothing about existence: callers decide what a missing file means.
+folder it runs in. Only `$DPBOOK_DATA` is checked for existence: callers decide what a missing file means.
 Downloading belongs to `helpers.data`.
 """
 
@@ -22,13 +22,20 @@ def data_folders() -> list[Path]:
     Returns
     -------
     list of Path
-        `$DPBOOK_DATA` if set, `../shared/data` beside the project, then the user's cache folder. Folders that do not
-        exist are left out, except the cache, which is where downloads go.
+        `$DPBOOK_DATA` if set, `../shared/data` beside the project if it is there, then the user's cache folder, which
+        is where downloads go.
+
+    Raises
+    ------
+    ValueError
+        `$DPBOOK_DATA` names no folder: a mistyped one would be passed over without a word.
     """
     override = os.environ.get("DPBOOK_DATA")
-    candidates = [Path(override).expanduser()] if override else []
-    candidates.append(ROOT.parent / "shared" / "data")
-    return [folder for folder in candidates if folder.is_dir()] + [data_cache()]
+    if override and not Path(override).expanduser().is_dir():
+        raise ValueError(f"DPBOOK_DATA must be a folder that exists, got {override!r}")
+    chosen = [Path(override).expanduser()] if override else []
+    shared = ROOT.parent / "shared" / "data"
+    return [*chosen, *([shared] if shared.is_dir() else []), data_cache()]
 
 
 def data_cache() -> Path:

@@ -1,15 +1,14 @@
-"""Tables, provenance and the comparison with printed numbers."""
+"""Tables, the provenance line and the comparison with printed numbers."""
 
 import base64
 import io
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import book, paths
+from helpers import book
 
 
 def test_table_rounds_on_the_page_and_keeps_precision_in_the_download():
@@ -66,31 +65,3 @@ def test_provenance_names_parameters_and_versions():
     line = repr(book.provenance("oversampling", n_seeds=10))
     assert line.startswith("oversampling(n_seeds=10) with Python 3.")
     assert "scikit-learn" in line
-
-
-def test_keep_writes_only_into_a_run(tmp_path, monkeypatch):
-    frame = pd.DataFrame({"x": [1 / 3]})
-    monkeypatch.delenv("DPBOOK_RUN_FOLDER", raising=False)
-    book.keep(frame, "t")
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.setenv("DPBOOK_RUN_FOLDER", str(tmp_path))
-    book.keep(frame, "t")
-    assert pd.read_csv(tmp_path / "t.csv")["x"][0] == 1 / 3
-
-
-def test_recorded_results_carry_their_label(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "RESULTS", tmp_path)
-    (tmp_path / "t.csv").write_text("x\n1\n")
-    record = {"date": "2026-01-01", "parameters": {"n_seeds": 100}, "seconds": 7, "cores": 2}
-    (tmp_path / "t.json").write_text(json.dumps(record))
-    frame, label = book.recorded("t")
-    assert frame["x"].tolist() == [1]
-    assert label == "recorded on 2026-01-01 with n_seeds=100 (7 s on 2 cores)"
-    with pytest.raises(ValueError, match="name must be one of 't'"):
-        book.recorded("u")
-
-
-@pytest.mark.parametrize("file", sorted(paths.RESULTS.glob("*.csv")), ids=lambda file: file.stem)
-def test_every_recorded_result_has_its_provenance(file):
-    record = json.loads(file.with_suffix(".json").read_text())
-    assert {"chapter", "parameters", "fingerprint", "date", "seconds", "cores", "python"} <= set(record)

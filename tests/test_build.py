@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import paths
-from helpers.book import chapters, claims
+from helpers.book import chapters, claims, pages
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +73,32 @@ def test_the_guide_describes_every_parameter(site):
             assert f">{name}<" in page, f"{chapter.name}.{name}"
         for name in chapter.parameter_sets:
             assert f"dpbook run {chapter.name} --set {name}" in re.sub(r"<[^>]+>", "", page)
+
+
+def test_a_page_of_a_re_run_keeps_its_citations_and_references(tmp_path):
+    """The copy stands for an executed one: what matters is how it is rendered."""
+    notebook = tmp_path / "preliminaries.ipynb"
+    shutil.copy(chapters.chapter("preliminaries").path, notebook)
+    page = pages.render(notebook, {"n_seeds": 3})
+    article = re.search(r"<article.*</article>", page.read_text(), re.DOTALL)[0]
+    assert "n_seeds = 3" in article
+    assert unresolved(article) == []
+    local = {link for link in re.findall(r'href="([\w./-]+\.html)', article) if ":" not in link}
+    assert {"glossary.html", "bibliography.html"} <= local
+    assert all((page.parent / link).is_file() for link in local)
+
+
+def unresolved(article: str) -> list[str]:
+    """Empty brackets, references that lead nowhere, roles that were not understood."""
+    text = re.sub(r"<(script|style|pre).*?</\1>", "", article, flags=re.DOTALL)
+    dangling = re.findall(r'(?<!">)<span class="xref.*?</span>', text)
+    roles = re.findall(r"\{[\w:]+\}(?:<[^>]+>)?`[^`]+`|problematic|system-message", text)
+    return dangling + roles + re.findall(r".{20}\[\s*\]", re.sub(r"<[^>]+>", "", text))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["shown in the proof [<span></span>]", 'the <span class="xref std std-ref">page</span>', "{cite}`dwork2006`"],
+)
+def test_what_is_unresolved_is_noticed(broken):
+    assert len(unresolved(f'<article><a href="x"><span class="xref">fine</span></a> [1] {broken}</article>')) == 1

@@ -1,11 +1,13 @@
 """Parameters, freshness and stored outputs of the chapters."""
 
+import re
+
 import nbformat
 import pytest
 
 from helpers import paths
 from helpers.book import chapters
-from helpers.book.chapters import Chapter, ChapterError
+from helpers.book.chapters import Chapter, ChapterError, RunError
 
 PARAMETERS = """\
 n_seeds: int = 10  # in [2, 200]: random splits
@@ -66,7 +68,7 @@ def test_values_typed_at_the_command_line(tmp_path, name, text, value):
         ("grid", "[1, -1]", r"\(0, 50"),
         ("grid", "1", "a non-empty list"),
         ("dataset", "mamography", "mammography"),
-        ("verbose", "2", "True, False"),
+        ("verbose", "2", "True or False"),
     ],
 )
 def test_wrong_values_are_refused_by_name(tmp_path, name, text, allowed):
@@ -76,61 +78,179 @@ def test_wrong_values_are_refused_by_name(tmp_path, name, text, allowed):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "words"),
     [
-        "n = 3  # in [1, 5]: no type",
-        "n: int = 3",
-        "n: int = 9  # in [1, 5]: default out of range",
-        "n: dict = {}  # unsupported type",
-        "n: int = 3  # in (1, 5]: an integer range with an open end",
+        ("n = 3  # in [1, 5]: no type", "the line must be"),
+        ("import os", "the line must be"),
+        ("n: int = 3", "needs a comment"),
+        ("n: int = 9  # in [1, 5]: default out of range", "got 9"),
+        ("n: int = 2 + 1  # in [1, 5]: derived", "malformed"),
+        ("n: dict = {}  # unsupported type", "type must be one of"),
+        ("n: int = 3  # in (1, 5]: an integer range with an open end", "square brackets"),
+        ("n: int = 3  # in [1, 5) : an integer range with an open end", "the comment must be"),
+        ("n: int = 3  # in [1, 5] size", "the comment must be 'in"),
+        ("n: int = 3  # in[1, 5]: size", "the comment must be 'in"),
+        ("n: int = 3  # between 1 and 5: size", "the comment must be 'in"),
+        ("n: int = 3  # size", "the comment must be 'in"),
+        ("n: int = 3  # in [1, five]: size", "could not convert"),
+        ("n: int = 3  # in [5, 1]: size", "in order"),
+        ("n: int = 3  # in [1]: size", "not enough values"),
+        ("n: int = 3  # in {3, 4}: size", "must fit the type"),
+        ("n: int = 3  # each in [1, 5]: size", "must fit the type"),
+        ("n: list[int] = [3]  # in [1, 5]: sizes", "must fit the type"),
+        ("n: list[int] = [3]  # sizes", "the comment must be 'each in"),
+        ("n: str = 'a'  # in [a, b]: name", "must fit the type"),
+        ("n: str = 'a'  # in a, b: name", "the comment must be 'in {a, b}"),
+        ("n: bool = True  # in {True, False}: switch", "must fit the type"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: n > 4", "must fit together, n > 4, got n=3"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: m < n", "parameters of the chapter, got m"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: n <", "one Python comparison"),
+        ("n: int = 3  # in [1, 5]: size\n#requires n < 4", "must start with '# requires:'"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: n.real > 1", "only comparisons"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: n ** n > 1", "only comparisons"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: 1 / (n - 3) > 1", "cannot be checked"),
     ],
 )
-def test_a_parameters_cell_that_breaks_the_pattern_is_refused(tmp_path, line):
-    with pytest.raises(ChapterError):
-        make_chapter(tmp_path, parameters=line).parameters  # noqa: B018
+def test_a_parameters_cell_that_breaks_the_pattern_is_refused(tmp_path, line, words):
+    with pytest.raises(ChapterError, match=re.escape(words)) as caught:
+        read(make_chapter(tmp_path, parameters=line))
+    assert "\n" not in str(caught.value)
 
 
-def test_fingerprint_follows_code_helpers_and_pins_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr(paths, "REFERENCE", tmp_path / "reference")
-    package = tmp_path / "helpers"
-    package.mkdir()
-    (package / "used.py").write_text("from helpers import deeper\n")
-    (package / "deeper.py").write_text("x = 1\n")
-    (package / "unused.py").write_text("y = 1\n")
-    (tmp_path / "constraints.txt").write_text("numpy==1\n")
-    chapter = make_chapter(tmp_path, code="from helpers import used")
-    before = chapter.fingerprint()
+def read(chapter):
+    return chapter.parameters, chapter.constraints
 
-    (package / "unused.py").write_text("y = 2\n")
-    assert make_chapter(tmp_path, code="from helpers import used", text="# Other prose").fingerprint() == before
-    assert make_chapter(tmp_path, code="from helpers import used\n1").fingerprint() != before
-    (package / "deeper.py").write_text("x = 2\n")
-    after_helper = chapter.fingerprint()
-    assert after_helper != before
-    (tmp_path / "constraints.txt").write_text("numpy==2\n")
-    assert make_chapter(tmp_path, code="from helpers import used").fingerprint() not in (before, after_helper)
+
+def test_two_parameters_cells_are_refused(tmp_path):
+    chapter = make_chapter(tmp_path)
+    notebook = chapter.notebook
+    notebook.cells[2].metadata["tags"] = ["parameters"]
+    nbformat.write(notebook, chapter.path)
+    with pytest.raises(ChapterError, match="one cell tagged parameters, got 2"):
+        Chapter(chapter.path).parameters  # noqa: B018
+
+
+def test_values_that_do_not_fit_together_are_refused(tmp_path):
+    lines = (
+        "minority: int = 5  # in [1, 99]: records\nn: int = 50  # in [1, 99]: records\n"
+        "sizes: list[int] = [4]  # each in [1, 99]: parts\n# requires: minority < n and max(sizes) <= n / 2\n"
+    )
+    chapter = make_chapter(tmp_path, parameters=lines)
+    assert chapter.check({"minority": 49}) == {"minority": 49}
+    with pytest.raises(ChapterError, match=r"got minority=50, n=50, sizes=\[4\]"):
+        chapter.check({"minority": 50})
+    with pytest.raises(ChapterError, match="must fit together"):
+        chapter.check({"sizes": [3, 26]})
+
+
+def test_a_name_given_twice_is_refused(tmp_path):
+    with pytest.raises(ChapterError, match="n_seeds must be given once, got 2 values"):
+        make_chapter(tmp_path).parse([("n_seeds", "3"), ("epsilon", "1"), ("n_seeds", "4")])
+
+
+@pytest.mark.parametrize("name", ["n_seeds", "epsilon", "grid", "dataset", "verbose"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1e400", "10**5000", "9" * 400, "9" * 5000, "0x" + "f" * 9000, "-" * 900 + "1", "inf", "", "\0"),
+        *("[" * 500 + "]" * 500, "(" * 100_000, "[" * 90 + "1" + "]" * 90, "__import__('os')"),
+    ],
+    ids=lambda text: f"{text[:6]!r} of {len(text)}",
+)
+def test_hostile_values_are_refused_in_one_line(tmp_path, name, text):
+    with pytest.raises(ChapterError, match=name) as caught:
+        make_chapter(tmp_path).parse([(name, text)])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"quick: {n_seeds: 3\n", "tiny.yaml"),
+        (b"quick: {n_seeds: 3}\nquick: {n_seeds: 4}\n", "'quick' stands twice"),
+        (b"quick: {n_seeds: 3, n_seeds: 4}\n", "'n_seeds' stands twice"),
+        (b"quick: 3\n", "named sets"),
+        (b"- quick\n", "named sets"),
+        (b"1: {n_seeds: 3}\n", "named sets"),
+        (b"quick: {n_seeds: 1}\n", "n_seeds must be an integer in"),
+        (b"quick: {seeds: 3}\n", "did you mean n_seeds"),
+        (b"quick: !!python/object:os.system {}\n", "tiny.yaml"),
+        (b"\xff\xfe\xfa", "tiny.yaml"),
+        (b"quick: " + b"[" * 5000, "tiny.yaml"),
+    ],
+)
+def test_parameter_sets_that_cannot_be_read_are_refused(tmp_path, monkeypatch, content, words):
+    monkeypatch.setattr(paths, "PARAMS", tmp_path)
+    (tmp_path / "tiny.yaml").write_bytes(content)
+    with pytest.raises(ChapterError, match=re.escape(words)) as caught:
+        make_chapter(tmp_path).parameter_sets  # noqa: B018
+    assert "\n" not in str(caught.value)
+
+
+def test_cells_must_be_plain_python(tmp_path):
+    with pytest.raises(ChapterError, match="'%matplotlib inline'"):
+        make_chapter(tmp_path, code="%matplotlib inline").code  # noqa: B018
 
 
 def test_execute_stores_outputs_and_an_edit_makes_them_stale(tmp_path):
     chapter = make_chapter(tmp_path)
-    assert not chapter.is_fresh()
+    assert chapter.changes() == ["never executed"]
     chapter.execute()
     assert chapter.is_fresh()
     assert chapter.notebook.cells[2].outputs[0].text == "10\n"
     assert len(chapter.notebook.cells) == 3
     edited = chapter.notebook
-    edited.cells[2].source += " # edited"
+    edited.cells[2].source += "  # a word"
     nbformat.write(edited, chapter.path)
-    assert not chapter.is_fresh()
+    assert chapter.is_fresh()
+    edited.cells[2].source += "\nprint(1)"
+    nbformat.write(edited, chapter.path)
+    assert chapter.changes() == ["code cells"]
 
 
-def test_a_failing_execution_leaves_the_notebook_as_it_was(tmp_path):
-    chapter = make_chapter(tmp_path, code="raise RuntimeError('no')")
+def test_outputs_of_an_earlier_dpbook_are_stale(tmp_path):
+    chapter = make_chapter(tmp_path)
+    notebook = chapter.notebook
+    notebook.metadata["dpbook"] = {"executed": {"fingerprint": "0" * 64, "date": "2026-01-01", "seconds": 3}}
+    nbformat.write(notebook, chapter.path)
+    assert chapter.changes() == ["executed before its parts were kept"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise RuntimeError('no')", "RuntimeError: no"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "lost its kernel"),
+    ],
+)
+def test_a_failing_execution_leaves_the_notebook_as_it_was(tmp_path, code, words):
+    chapter = make_chapter(tmp_path, code=code)
     before = chapter.path.read_bytes()
-    with pytest.raises(Exception, match="RuntimeError"):
+    with pytest.raises(RunError, match=words):
         chapter.execute()
     assert chapter.path.read_bytes() == before
+    with pytest.raises(RunError, match=words):
+        chapter.run({}, tmp_path / "run")
+
+
+def test_a_chapter_edited_while_it_runs_keeps_its_old_outputs(tmp_path):
+    chapter = make_chapter(tmp_path)
+    code = (
+        f"path = {str(chapter.path)!r}\ntext = open(path).read()\nopen(path, 'w').write(text.replace('n_seeds', 'm'))"
+    )
+    chapter = make_chapter(tmp_path, code=code)
+    with pytest.raises(RunError, match=r"edited while it ran \(code cells\)"):
+        chapter.execute()
+    assert "executed" not in chapter.notebook.metadata.get("dpbook", {})
+
+
+def test_what_cannot_be_written_is_refused_before_anything_runs(tmp_path):
+    (tmp_path / "file").touch()
+    flag = tmp_path / "ran"
+    chapter = make_chapter(tmp_path, code=f"open({str(flag)!r}, 'w')")
+    with pytest.raises(ChapterError, match="must be a folder that can be written"):
+        chapter.run({}, tmp_path / "file" / "run")
+    assert not flag.exists()
 
 
 def test_run_executes_a_copy(tmp_path):
@@ -155,7 +275,7 @@ def test_unknown_chapter_is_refused():
 
 
 def test_outputs_are_fresh(chapter):
-    assert chapter.is_fresh(), f"stored outputs are older than the code; run: dpbook refresh {chapter.name}"
+    assert chapter.changes() == [], f"stored outputs are old; run: dpbook refresh {chapter.name}"
 
 
 def test_every_code_cell_was_executed_in_order_without_complaint(chapter):

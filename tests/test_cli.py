@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import sqlite3
+from contextlib import closing
 
 import nbformat
 import pandas as pd
@@ -66,11 +68,8 @@ def arguments(values: dict[str, str]) -> list[str]:
 
 
 def skip_without(*names: str) -> None:
-    for name in names:
-        try:
-            data.load(name)
-        except data.DatasetUnavailable as error:
-            pytest.skip(f"{name}: {error}")
+    if missing := [name for name in names if not data.is_available(name)]:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
 
 
 @pytest.fixture(autouse=True)
@@ -157,25 +156,184 @@ def test_a_failing_cell_is_reported_and_what_ran_is_kept(tmp_path, runs, monkeyp
     assert len(list(runs.glob("oversampling/*/oversampling.ipynb"))) == 1
 
 
-def test_record_keeps_tables_with_their_provenance(tmp_path, monkeypatch, capsys):
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_markdown_cell("# Tiny"),
-            nbformat.v4.new_code_cell("n: int = 1  # in [1, 9]: size", metadata={"tags": ["parameters"]}),
-            nbformat.v4.new_code_cell(
-                "import pandas as pd\nfrom helpers import book\nbook.keep(pd.DataFrame({'n': [n]}), 'tiny')"
-            ),
-        ]
-    )
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A chapter of its own; returns a function that writes its last cell."""
     file = tmp_path / "tiny.ipynb"
-    nbformat.write(notebook, file)
     monkeypatch.setattr(chapters, "chapters", lambda: [chapters.Chapter(file)])
-    monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
+    for name in ("RESULTS", "PARAMS"):
+        monkeypatch.setattr(paths, name, tmp_path / name.lower())
+    cell = "import pandas as pd\nfrom helpers import book\nbook.keep(pd.DataFrame({'n': [n]}), f'tiny-{kind}')"
+
+    def made(code=cell):
+        parameters = (
+            "n: int = 1  # in [1, 9]: size\nkind: str = 'a'  # in {a, b}: name\n# requires: n < 9 or kind == 'a'"
+        )
+        notebook = nbformat.v4.new_notebook(
+            cells=[
+                nbformat.v4.new_markdown_cell("# Tiny"),
+                nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]}),
+                nbformat.v4.new_code_cell(code),
+            ]
+        )
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, file)
+        return chapters.Chapter(file)
+
+    made()
+    return made
+
+
+def refused(capsys, arguments, words, code=2):
+    """The command ends with `code` and one line that holds `words`."""
+    capsys.readouterr()
+    assert main(arguments) == code
+    shown = capsys.readouterr().err.splitlines()
+    [line] = shown if code == 2 else [line for line in shown if line.startswith("dpbook: ")]  # kernels warn, too
+    assert words in line
+
+
+def test_record_keeps_tables_with_their_provenance(tiny, tmp_path, capsys):
+    results = tmp_path / "results"
     assert main(["record", "tiny", "-p", "n", "7"]) == 0
-    assert pd.read_csv(tmp_path / "results" / "tiny.csv")["n"].tolist() == [7]
-    record = json.loads((tmp_path / "results" / "tiny.json").read_text())
+    assert pd.read_csv(results / "tiny-a.csv")["n"].tolist() == [7]
+    record = json.loads((results / "tiny-a.json").read_text())
     assert record["parameters"] == {"n": 7}
-    assert record["fingerprint"] == chapters.Chapter(file).fingerprint()
+    assert record["sha256"] == hashlib.sha256((results / "tiny-a.csv").read_bytes()).hexdigest()
+    assert {"commit", "dirty", "machine", "cores", "date", "seconds", "jobs", "python"} <= set(record)
+    assert "helpers.book.results" in record["parts"]
     assert main(["status"]) == 0
-    assert "recorded" in capsys.readouterr().out
+    assert "earlier code" not in capsys.readouterr().out
+    tiny("from helpers import book\nbook.keep(1, 'tiny-a')\n2")
+    assert main(["status"]) == 0
+    assert "recorded with earlier code: code cells" in capsys.readouterr().out
+
+
+def test_record_refuses_other_parameters_before_it_runs(tiny, runs, tmp_path, capsys):
+    assert main(["record", "tiny", "-p", "n", "7"]) == 0
+    before = sorted(runs.rglob("*"))
+    refused(capsys, ["record", "tiny", "-p", "n", "8"], "results/tiny-a must be recorded again")
+    assert sorted(runs.rglob("*")) == before
+    assert main(["record", "tiny", "-p", "n", "8", "-p", "kind", "b"]) == 0
+    assert main(["record", "tiny", "-p", "n", "8", "--replace"]) == 0
+    assert pd.read_csv(tmp_path / "results" / "tiny-a.csv")["n"].tolist() == [8]
+
+
+def test_record_refuses_what_only_the_run_could_tell(tiny, tmp_path, capsys):
+    assert main(["record", "tiny", "-p", "n", "7"]) == 0
+    tiny("import pandas as pd\nfrom helpers import book\nname = 'tiny-a'\nbook.keep(pd.DataFrame({'n': [n]}), name)")
+    refused(capsys, ["record", "tiny"], "results/ is as it was, the tables are in", code=1)
+    assert pd.read_csv(tmp_path / "results" / "tiny-a.csv")["n"].tolist() == [7]
+
+
+def test_a_chapter_without_tables_is_not_recorded(tiny, runs, capsys):
+    tiny("1")
+    refused(capsys, ["record", "tiny"], "must keep a table")
+    assert not runs.exists()
+
+
+def test_a_full_disk_leaves_the_results_as_they_were(tiny, tmp_path, monkeypatch, capsys):
+    assert main(["record", "tiny"]) == 0
+    before = {file.name: file.read_bytes() for file in (tmp_path / "results").iterdir()}
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("helpers.book.record.os.fsync", full)
+    refused(capsys, ["record", "tiny", "--replace"], "No space left on device; results/ is as it was", code=1)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "results").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["-p", "n", "1", "-p", "n", "2"], "n must be given once"),
+        (["-p", "n", "1e400"], "n must be an integer"),
+        (["-p", "n", "9" * 5000], "n must have at most"),
+        (["-p", "n", "[" * 900], "n must be an integer"),
+        (["-p", "n", "9", "-p", "kind", "b"], "must fit together"),
+        (["--set", "both"], "must fit together"),
+        (["--jobs", "100000"], "--jobs must be in"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "record"])
+def test_refused_in_one_line_and_nothing_is_run(tiny, tmp_path, runs, capsys, command, given, words):
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "tiny.yaml").write_text(
+        "quick: {}\n" + ("both: {n: 9, kind: b}\n" if "both" in given else "")
+    )
+    refused(capsys, [command, "tiny", *given], words)
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("command", [["run", "tiny"], ["record", "tiny"], ["refresh", "tiny"], ["data"]])
+def test_a_data_folder_that_does_not_exist_is_refused(tiny, runs, tmp_path, monkeypatch, capsys, command):
+    monkeypatch.setenv("DPBOOK_DATA", str(tmp_path / "nowhere"))
+    refused(capsys, command, "DPBOOK_DATA must be a folder that exists")
+    assert not runs.exists()
+
+
+def test_a_relative_data_folder_is_found_by_the_kernel(tiny, tmp_path, monkeypatch):
+    tiny("from helpers import paths\nassert paths.data_folders()[0].is_absolute(), paths.data_folders()")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setenv("DPBOOK_DATA", "mine")
+    assert main(["run", "tiny"]) == 0
+
+
+@pytest.mark.parametrize("command", [["run", "tiny"], ["run", "tiny", "--jobs", "1"], ["record", "tiny"]])
+def test_folders_that_cannot_be_written_are_refused(tiny, tmp_path, monkeypatch, capsys, command):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "file" / "runs")
+    refused(capsys, command, "must be a folder that can be written")
+
+
+def test_results_that_cannot_be_written_are_refused_before_the_run(tiny, runs, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(paths, "RESULTS", tmp_path / "file" / "results")
+    refused(capsys, ["record", "tiny"], "must be a folder that can be written")
+    assert not runs.exists()
+
+
+def test_a_locked_store_is_refused(tiny, runs, monkeypatch, capsys):
+    store = runs / "tiny" / "experiments.sqlite"
+    store.parent.mkdir(parents=True)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, **(options | {"timeout": 0})))
+    with closing(connect(store, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        refused(
+            capsys, ["run", "tiny", "--jobs", "1"], "experiments.sqlite must be a store that no other program holds"
+        )
+    assert main(["run", "tiny", "--jobs", "1"]) == 0
+
+
+def test_a_run_inside_a_run_is_refused(tiny, monkeypatch, capsys):
+    monkeypatch.setenv("DPBOOK_EXPERIMENTS", json.dumps({"store": "runs/outer/experiments.sqlite"}))
+    refused(capsys, ["run", "tiny", "--jobs", "1"], "trials already go to runs/outer/experiments.sqlite")
+
+
+def test_a_dead_kernel_is_reported(tiny, capsys):
+    tiny("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    refused(capsys, ["run", "tiny"], "lost its kernel", code=1)
+
+
+def test_refresh_reports_a_failing_cell(tiny, capsys):
+    tiny("1 / 0")
+    refused(capsys, ["refresh", "tiny"], "ZeroDivisionError: division by zero", code=1)
+
+
+def test_status_says_what_is_old(tiny, capsys):
+    tiny("print(n)")
+    assert main(["refresh"]) == 0
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    assert "fresh" in capsys.readouterr().out
+    chapter = tiny("print(n + 1)")
+    notebook = chapter.notebook
+    notebook.metadata["dpbook"] = {"executed": {"parts": {}, "date": "2026-01-01", "seconds": 12}}
+    nbformat.write(notebook, chapter.path)
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "stale" in shown
+    assert "12 s code cells, constraints.txt" in shown

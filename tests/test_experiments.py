@@ -19,13 +19,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from helpers import paths
+from helpers import paths, sources
 from helpers.book import chapters
 from helpers.cli import main
 from helpers.study import experiments
-from helpers.study.experiments import TrialError, code_digest, run
+from helpers.study.experiments import TrialError, run
 
-MODULES = ["helpers.validation", "helpers.data"]
+MODULES = ["helpers.checks", "helpers.data"]
 CELLS = [{"seed": seed, "size": size} for seed in range(3) for size in (0.1, 0.2)]
 
 
@@ -36,7 +36,7 @@ def store(tmp_path):
 
 @contextmanager
 def session(store, *, jobs=1, identity="chapter"):
-    with experiments.session(jobs, store, identity, MODULES, code_digest(MODULES)) as earlier:
+    with experiments.session(jobs, store, identity, MODULES, sources.modules_digest(MODULES)) as earlier:
         yield earlier
 
 
@@ -99,7 +99,7 @@ def test_a_dask_cluster_gives_the_same(store):
     plain = run(draw, CELLS, name="draws")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster:
-        address, code = cluster.scheduler_address, code_digest(MODULES)
+        address, code = cluster.scheduler_address, sources.modules_digest(MODULES)
         with experiments.session(2, store, "chapter", MODULES, code, address):
             pd.testing.assert_frame_equal(run(draw, CELLS, name="draws"), plain, check_exact=True)
 
@@ -234,7 +234,8 @@ CLOSURE = """
 import enum, sys
 import numpy as np, pandas as pd
 from dataclasses import dataclass
-from helpers import data, experiments
+from helpers import data
+from helpers.study import experiments
 from helpers.erm import ObjectivePerturbationClassifier
 @dataclass
 class Point:
@@ -287,7 +288,7 @@ def test_the_installed_versions_are_part_of_the_key(store, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_code_edited_while_the_chapter_runs_stops_it(store, jobs):
-    earlier = code_digest(["helpers.kissing"])
+    earlier = sources.modules_digest(["helpers.paths"])
     with experiments.session(jobs, store, "chapter", MODULES, earlier), pytest.raises(RuntimeError, match="edited"):
         run(draw, CELLS, name="draws")
     with session(store) as seconds:
@@ -341,7 +342,8 @@ def test_an_interrupt_keeps_what_is_finished(store, tmp_path):
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from helpers import experiments
+from helpers import sources
+from helpers.study import experiments
 store, log, jobs, pause = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 
 def trial(seed):
@@ -350,7 +352,7 @@ def trial(seed):
         file.write(f"{seed}\\n")
     return {"third": seed / 3}
 
-with experiments.session(jobs, store, "chapter", [], experiments.code_digest([])):
+with experiments.session(jobs, store, "chapter", [], sources.modules_digest([])):
     frame = experiments.run(trial, [{"seed": seed} for seed in range(8)], name="thirds")
 print(frame.to_json(double_precision=15))
 """
@@ -449,7 +451,8 @@ def test_the_time_of_interrupted_runs_is_counted(store, monkeypatch):
 PARAMETERS = "n: int = 3  # in [1, 9]: number of seeds\nscale: float = 1.0  # in [0, 9]: factor"
 CELL = """
 import numpy as np
-from helpers import book, experiments
+from helpers import book
+from helpers.study import experiments
 offset = np.array([scale, 2 * scale])
 
 class Learner:

@@ -1,23 +1,9 @@
 """What makes a notebook a page of the book: figures and tables, recorded results, claims, chapters, the Sphinx side.
 
-A notebook cell calls the names below and `helpers.book.claims`; `chapters` are the notebooks as objects, and
-`extension` is what Sphinx loads. Nothing here computes a result.
+A notebook cell calls the names below and `helpers.book.claims`; `chapters` are the notebooks as objects with their
+`parameters`, `freshness` says what their outputs depend on, `record` keeps full-scale results, `pages` builds HTML,
+and `extension` is what Sphinx loads. Nothing here computes a result.
 """
-
-from helpers.book.display import (
-    MAX_COLUMNS,
-    OKABE_ITO,
-    Provenance,
-    Table,
-    glue,
-    keep,
-    paper_vs_ours,
-    provenance,
-    recorded,
-    recorded_names,
-    reference_table,
-    use_style,
-)
 
 __all__ = [
     "MAX_COLUMNS",
@@ -33,3 +19,12 @@ __all__ = [
     "reference_table",
     "use_style",
 ]
+
+
+def __getattr__(name: str):
+    """Load what cells call at its first use: the command line reads notebooks without a plotting library."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from helpers.book import display, results
+
+    return getattr(display if hasattr(display, name) else results, name)

@@ -3,122 +3,34 @@
 A chapter is a notebook of the book with one cell tagged `parameters`; everything said here is read from that
 notebook, so the guide to re-running, the command line and the tests cannot drift from it. What a chapter computes
 is left to its cells.
-
-Parameter lines follow one pattern, `name: type = literal # RANGE: meaning`, where RANGE is one of
-
-    in [2, 200]          a number of the interval (a round bracket excludes an end, of real numbers only)
-    in {a, b, c}         one of the names
-    each in (0, 50]      a non-empty list, every element of the interval
 """
 
-import ast
 import difflib
-import hashlib
 import io
 import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
-import papermill
 import yaml
 
-from helpers import paths
-from helpers.checks import check_choice, check_integer, check_real
+from helpers import paths, sources
+from helpers.book import freshness
+from helpers.book.parameters import ChapterError, Parameter, read_cell, read_constraints, read_sets, require
 
-_ALLOWED = re.compile(r"^(?P<scope>in|each in) (?P<set>\{[^}]*\}|[\[(][^\])]*[\])]): (?P<meaning>.+)$")
-_TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")
-
-
-class ChapterError(ValueError):
-    """A chapter or parameter that does not exist, or a value that is not allowed."""
+if TYPE_CHECKING:  # reading notebooks as JSON spares the command line a second
+    import nbformat
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One line of a parameters cell.
-
-    Attributes
-    ----------
-    name, type : str
-        Python name, and one of int, float, str, bool, list[int], list[float], list[str].
-    default : object
-        The literal in the notebook.
-    allowed : str
-        The range as written (`in [2, 200]`), empty for booleans and free text.
-    meaning : str
-        One line for the reader.
-    """
-
-    name: str
-    type: str
-    default: Any
-    allowed: str
-    meaning: str
-
-    def check(self, value: Any) -> Any:
-        """Return `value` as this parameter's type.
-
-        Raises
-        ------
-        ChapterError
-            Wrong type or out of range; the message names parameter, value and what is allowed.
-        """
-        try:
-            if not self.type.startswith("list"):
-                return self._check_one(value)
-            if not isinstance(value, list) or not value:
-                raise ValueError(f"{self.name} must be a non-empty list, got {value!r}")
-            return [self._check_one(item) for item in value]
-        except ValueError as error:
-            raise ChapterError(f"{error} ({self.type}, {self.allowed or 'any'})") from None
-
-    def parse(self, text: str) -> Any:
-        """`check` for a value typed at the command line (`[0.1, 1]` for a list, `true` or `false` for a boolean)."""
-        if self.type == "str":
-            return self.check(text)
-        try:
-            value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        except (ValueError, SyntaxError):
-            value = text
-        return self.check(value)
-
-    def _check_one(self, value: Any) -> Any:
-        kind = self.type.removeprefix("list[").removesuffix("]")
-        if kind == "bool":
-            return check_choice(self.name, value, (True, False))
-        members = self.allowed.partition("in ")[2]
-        if kind == "str":
-            if not isinstance(value, str):
-                raise ValueError(f"{self.name} must be text, got {value!r}")
-            if members.startswith("{"):
-                check_choice(self.name, value, tuple(part.strip() for part in members[1:-1].split(",")))
-            return value
-        low, high, inclusive = _interval(members)
-        if kind == "int":
-            return check_integer(self.name, value, low=_whole(low), high=_whole(high))
-        return check_real(self.name, value, low=low, high=high, inclusive=inclusive)
-
-
-def _interval(text: str) -> tuple[float | None, float | None, str]:
-    """`[2, inf)` as (2.0, None, "low"); an empty text allows every number."""
-    if not text:
-        return None, None, "both"
-    low, high = (float(end) for end in text[1:-1].split(","))
-    ends = {("[", "]"): "both", ("[", ")"): "low", ("(", "]"): "high", ("(", ")"): "neither"}
-    finite = [None if end in (float("inf"), float("-inf")) else end for end in (low, high)]
-    return finite[0], finite[1], ends[text[0], text[-1]]
-
-
-def _whole(end: float | None) -> int | None:
-    return None if end is None else int(end)
+class RunError(RuntimeError):
+    """A chapter that was started and did not finish; the message says where it stopped."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +44,41 @@ class Chapter:
         return self.path.stem
 
     @property
-    def notebook(self) -> nbformat.NotebookNode:
+    def notebook(self) -> "nbformat.NotebookNode":
         """The notebook as stored, read anew at each call."""
+        import nbformat
+
         return nbformat.read(self.path, as_version=4)
 
     @property
+    def _stored(self) -> dict[str, Any]:
+        return _loads(self.path.read_text())
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        return self._stored["metadata"].get("dpbook", {})
+
+    @property
     def title(self) -> str:
-        return re.search(r"^# (.+)$", self.notebook.cells[0].source, re.MULTILINE)[1]
+        return re.search(r"^# (.+)$", _source(self._stored["cells"][0]), re.MULTILINE)[1]
+
+    @property
+    def code(self) -> list[str]:
+        """Sources of the code cells.
+
+        Raises
+        ------
+        ChapterError
+            A cell that is not plain Python.
+        """
+        cells = [_source(cell) for cell in self._stored["cells"] if cell["cell_type"] == "code"]
+        for cell in cells:
+            try:
+                sources.parsed(cell)
+            except SyntaxError as error:
+                where = f"chapter {self.name}, code cell that starts with {cell[:40]!r}"
+                raise ChapterError(f"{where}: cells must be plain Python, got: {error}") from None
+        return cells
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
@@ -147,40 +87,79 @@ class Chapter:
         Raises
         ------
         ChapterError
-            A line that does not follow the pattern of this module's docstring.
+            A line that does not follow the pattern of `helpers.book.parameters`.
         """
-        described = papermill.inspect_notebook(str(self.path))
-        return {name: _parameter(self.name, entry) for name, entry in described.items()}
+        return {item.name: item for item in read_cell(self.name, self._parameters_cell)}
+
+    @cached_property
+    def constraints(self) -> tuple[str, ...]:
+        """What must hold between parameters, as Python expressions."""
+        return read_constraints(self.name, self._parameters_cell, self.parameters)
+
+    @property
+    def _parameters_cell(self) -> str:
+        tagged = [cell for cell in self._stored["cells"] if "parameters" in cell["metadata"].get("tags", [])]
+        if len(tagged) > 1:
+            raise ChapterError(f"chapter {self.name} must have one cell tagged parameters, got {len(tagged)}")
+        return "".join(map(_source, tagged))
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The values in the notebook, by name."""
+        return {name: item.default for name, item in self.parameters.items()}
 
     @property
     def parameter_sets(self) -> dict[str, dict[str, Any]]:
-        """Named sets from `params/CHAPTER.yaml`, each checked against the parameters."""
-        file = paths.PARAMS / f"{self.name}.yaml"
-        sets = yaml.safe_load(file.read_text()) if file.is_file() else {}
-        return {name: self.check(values) for name, values in sets.items()}
-
-    @property
-    def requires(self) -> list[str]:
-        """Names of the data sets that the default run loads (notebook metadata `dpbook.requires`)."""
-        return list(self.notebook.metadata.get("dpbook", {}).get("requires", []))
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What the last `execute` stored: fingerprint, date, seconds, peak memory in MB."""
-        return dict(self.notebook.metadata.get("dpbook", {}).get("executed", {}))
-
-    def check(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Values for a run, each checked.
+        """Named sets from `params/CHAPTER.yaml`, each checked against the parameters.
 
         Raises
         ------
         ChapterError
-            A name that the chapter does not have (the nearest ones are listed) or a value that is not allowed.
+            A file that is not sets of parameters, a name twice, or a value that is not allowed.
         """
-        return {name: self._parameter(name).check(value) for name, value in values.items()}
+        file = paths.PARAMS / f"{self.name}.yaml"
+        sets = read_sets(file) if file.is_file() else {}
+        try:
+            return {name: self.check(values) for name, values in sets.items()}
+        except ChapterError as error:
+            raise ChapterError(f"params/{file.name}: {error}") from None
+
+    @property
+    def requires(self) -> list[str]:
+        """Names of the data sets that the default run loads (notebook metadata `dpbook.requires`)."""
+        return list(self._metadata.get("requires", []))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the last `execute` stored: what the outputs depend on, date, seconds, peak memory in MB."""
+        return dict(self._metadata.get("executed", {}))
+
+    def check(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Values for a run, each checked, and together with the defaults.
+
+        Raises
+        ------
+        ChapterError
+            A name that the chapter does not have (the nearest ones are listed), a value that is not allowed, or values
+            that do not fit together.
+        """
+        checked = {name: self._parameter(name).check(value) for name, value in values.items()}
+        for constraint in self.constraints:
+            require(self.name, constraint, self.defaults | checked)
+        return checked
 
     def parse(self, pairs: list[tuple[str, str]]) -> dict[str, Any]:
-        """`check` for names and values typed at the command line."""
+        """Values typed at the command line, each checked by itself; `check` sees them together.
+
+        Raises
+        ------
+        ChapterError
+            As `check`, or a name that is given twice.
+        """
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ChapterError(f"parameter {name} must be given once, got {names.count(name)} values")
         return {name: self._parameter(name).parse(text) for name, text in pairs}
 
     def _parameter(self, name: str) -> Parameter:
@@ -188,39 +167,43 @@ class Chapter:
             raise ChapterError(_unknown("parameter", name, self.parameters, f" of chapter {self.name}"))
         return self.parameters[name]
 
-    def fingerprint(self) -> str:
-        """SHA-256 over what determines the outputs.
-
-        Code cells, the helper modules they reach, the printed tables in `reference/`, and the pins. Data is covered
-        through the checksums written in `helpers.data`.
-        """
-        code = [cell.source for cell in self.notebook.cells if cell.cell_type == "code"]
-        digest = hashlib.sha256("\0".join(code).encode())
-        files = [*_reached_modules("\n".join(code)), *sorted((paths.REFERENCE / "tables").glob("*.csv"))]
-        for file in [*files, paths.ROOT / "constraints.txt"]:
-            digest.update(f"\0{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
-        return digest.hexdigest()
-
-    def modules(self) -> list[str]:
-        """Names of the helper modules that the code cells reach, sorted."""
-        code = [cell.source for cell in self.notebook.cells if cell.cell_type == "code"]
-        files = [file.relative_to(paths.ROOT).with_suffix("") for file in _reached_modules("\n".join(code))]
-        return [".".join(file.parts).removesuffix(".__init__") for file in files]
+    def changes(self) -> list[str]:
+        """What changed since the stored outputs were computed, by name; empty if they are fresh."""
+        if not self.record:
+            return ["never executed"]
+        if "parts" not in self.record:
+            return ["executed before its parts were kept"]
+        return freshness.changed(self.record["parts"], freshness.of_outputs(self.code))
 
     def is_fresh(self) -> bool:
-        """Whether the stored outputs come from the code, helpers and pins as they are now."""
-        return self.record.get("fingerprint") == self.fingerprint()
+        """Whether the stored outputs come from code, tables and pins as they are now."""
+        return not self.changes()
 
     def execute(self) -> None:
         """Run the chapter with its default parameters and store the outputs and the record in the notebook.
 
         The file is replaced only after the last cell has finished, so an interrupted or failing run loses nothing.
+
+        Raises
+        ------
+        ChapterError
+            The notebook cannot be replaced, which is tried before.
+        RunError
+            A cell failed, the kernel died, or what the chapter depends on was edited while it ran.
         """
-        fingerprint = self.fingerprint()
+        import nbformat
+
+        check_writable(self.path.parent)
+        parts = freshness.of_outputs(self.code)
         started = time.perf_counter()
-        notebook, peak = _executed(self.notebook, self.path.parent)
+        with _reported(self.path):
+            notebook, peak = _executed(self.notebook, self.path.parent)
+        if edited := freshness.changed(parts, freshness.of_outputs(self.code)):
+            raise RunError(
+                f"{self.name} was edited while it ran ({', '.join(edited)}); its outputs belong to no version"
+            )
         notebook.metadata.setdefault("dpbook", {})["executed"] = {
-            "fingerprint": fingerprint,
+            "parts": parts,
             "date": datetime.now(UTC).date().isoformat(),
             "seconds": round(time.perf_counter() - started),
             "peak_memory_mb": round(peak),
@@ -237,14 +220,22 @@ class Chapter:
         values : dict
             Parameter values; checked before anything is written.
         folder : Path
-            Created if absent. The chapter itself is not touched. If a cell fails, the partly executed notebook stays in
-            the folder and the error is raised.
+            Created if absent. The chapter itself is not touched.
+
+        Raises
+        ------
+        ChapterError
+            A value that is not allowed, or a folder that cannot be written.
+        RunError
+            A cell failed or the kernel died; the partly executed notebook stays in the folder.
         """
         values = self.check(values)
-        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder)
+        import papermill
+
         (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n")
         output = folder / f"{self.name}.ipynb"
-        with _environment(DPBOOK_RUN_FOLDER=str(folder)):
+        with _environment(DPBOOK_RUN_FOLDER=str(folder)), _reported(output):
             papermill.execute_notebook(
                 str(self.path), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
             )
@@ -272,8 +263,15 @@ def chapter(name: str) -> Chapter:
     return known[name]
 
 
+_loads = lru_cache(32)(json.loads)  # by the text: a notebook is asked for many things, and is a megabyte
+
+
+def _source(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
 @contextmanager
-def _environment(**variables: str):
+def _environment(**variables: str) -> Iterator[None]:
     """Environment variables for the kernels started inside the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -293,54 +291,40 @@ def _unknown(kind: str, name: str, known, where: str = "") -> str:
     return f"{kind} must be one of {', '.join(known)}{where}, got {name!r}{hint}"
 
 
-def _parameter(chapter_name: str, entry: dict[str, str]) -> Parameter:
-    where = f"chapter {chapter_name}, parameter {entry['name']}"
-    if entry["inferred_type_name"] not in _TYPES:
-        raise ChapterError(f"{where}: type must be one of {', '.join(_TYPES)}, got {entry['inferred_type_name']!r}")
-    if not entry["help"]:
-        raise ChapterError(f"{where}: the line needs a comment that says what the parameter means")
-    match = _ALLOWED.match(entry["help"])
-    allowed = f"{match['scope']} {match['set']}" if match else ""
-    meaning = match["meaning"] if match else entry["help"]
-    if "int" in entry["inferred_type_name"] and re.search(r"\(|\d\)", allowed):
-        raise ChapterError(f"{where}: the range of integers must have square brackets, got {allowed!r}")
-    parameter = Parameter(
-        entry["name"], entry["inferred_type_name"], ast.literal_eval(entry["default"]), allowed, meaning
-    )
-    parameter.check(parameter.default)
-    return parameter
+# Execution
 
 
-def _reached_modules(source: str) -> list[Path]:
-    """Files of the helper package that a piece of source imports, directly or through one another, sorted."""
-    reached: set[Path] = set()
-    pending = _imported_files(source)
-    while pending:
-        file = pending.pop()
-        if file not in reached:
-            reached.add(file)
-            pending |= _imported_files(file.read_text())
-    return sorted(reached)
+def check_writable(folder: Path) -> None:
+    """Create a folder and a file in it, before hours are spent on what could not be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}.part"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ChapterError(f"{folder} must be a folder that can be written: {error.strerror}") from None
 
 
-def _imported_files(source: str) -> set[Path]:
-    """Files of `helpers` that `source` imports; importing a package reaches its whole folder."""
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    files = set()
-    for name in names:
-        if name.split(".")[0] == "helpers" and name != "helpers":
-            target = paths.ROOT.joinpath(*name.split("."))
-            files |= set(target.glob("*.py")) if target.is_dir() else {target.with_suffix(".py")}
-    return {file for file in files if file.is_file()}
+@contextmanager
+def _reported(notebook: Path) -> Iterator[None]:
+    """What stops a kernel, as one kind of error."""
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    try:
+        yield
+    except (CellExecutionError, PapermillExecutionError) as error:
+        raise RunError(f"{notebook}: {error.ename}: {error.evalue}") from error
+    except (CellTimeoutError, DeadKernelError) as error:
+        reason = (
+            "took too long" if isinstance(error, CellTimeoutError) else "lost its kernel, perhaps for want of memory"
+        )
+        raise RunError(f"{notebook}: a cell {reason}") from error
 
 
-def _executed(notebook: nbformat.NotebookNode, folder: Path) -> tuple[nbformat.NotebookNode, float]:
+def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbformat.NotebookNode, float]":
     """The notebook with all cells run in a fresh kernel, and the kernel's peak memory in MB."""
+    import nbformat
     from nbclient import NotebookClient
 
     for cell in notebook.cells:

@@ -1,15 +1,12 @@
-"""What a notebook cell calls: figure style, tables with a download, provenance, and the paper's numbers beside ours.
+"""What a notebook cell shows itself with: figure style, tables with a download, glued texts, provenance.
 
 Everything shown is deterministic given the chapter's parameters, so stored outputs can be compared cell by cell.
-Privacy cards are `Guarantee` objects and verdict boxes come from `helpers.claims`; both show themselves.
+Privacy cards are `Guarantee` objects and verdict boxes come from `helpers.book.claims`; both show themselves.
 """
 
 import base64
 import html
-import json
-import os
 import platform
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -17,9 +14,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from cycler import cycler
 from myst_nb import glue as store
-
-from helpers import paths
-from helpers.checks import check_choice
 
 OKABE_ITO = {
     "blue": "#0072B2",
@@ -112,108 +106,12 @@ class Table:
         return shown
 
 
-def reference_table(file: str) -> pd.DataFrame:
-    """A printed table of the documents, from `reference/tables/FILE.csv`.
-
-    Returns
-    -------
-    DataFrame
-        As transcribed: every column is text, except that `mean` and `std` also come as numbers in `mean_value` and
-        `std_value` (thousands separators removed, NaN where nothing is printed).
-
-    Raises
-    ------
-    ValueError
-        No such table; the message lists those there are.
-    """
-    folder = paths.REFERENCE / "tables"
-    check_choice("file", file, sorted(entry.stem for entry in folder.glob("*.csv")))
-    table = pd.read_csv(folder / f"{file}.csv", dtype=str, keep_default_na=False)
-    for column in ("mean", "std"):
-        if column in table:
-            table[f"{column}_value"] = pd.to_numeric(table[column].str.replace(",", ""), errors="coerce")
-    return table
-
-
 def glue(key: str, text: str) -> None:
     """Store a text in the cell's output.
 
     `` {glue:text}`key` `` shows it in the chapter, `` {finding}`chapter.key` `` on other pages.
     """
     store(key, str(text), display=False)
-
-
-def keep(frame: pd.DataFrame, name: str) -> None:
-    """Leave a chapter's result in the folder of the run as `NAME.csv`, in full precision.
-
-    Does nothing in a plain session: only `dpbook run` and `dpbook record` name a folder (`$DPBOOK_RUN_FOLDER`).
-    """
-    folder = os.environ.get("DPBOOK_RUN_FOLDER")
-    if folder:
-        frame.to_csv(os.path.join(folder, f"{name}.csv"), index=False)
-
-
-def recorded_names(pattern: str) -> list[str]:
-    """Names of the recorded results that match a pattern such as `oversampling-*`, sorted."""
-    return sorted(file.stem for file in paths.RESULTS.glob(f"{pattern}.csv"))
-
-
-def recorded(name: str) -> tuple[pd.DataFrame, str]:
-    """A recorded full-scale result and the line that labels it.
-
-    Parameters
-    ----------
-    name : str
-        A table that `dpbook record` left in `results/`.
-
-    Returns
-    -------
-    frame : DataFrame
-    label : str
-        Date, parameters and cost of the recorded run.
-    """
-    check_choice("name", name, recorded_names("*"))
-    record = json.loads((paths.RESULTS / f"{name}.json").read_text())
-    values = ", ".join(f"{key}={value!r}" for key, value in record["parameters"].items())
-    label = f"recorded on {record['date']} with {values} ({record['seconds']} s on {record['cores']} cores)"
-    return pd.read_csv(paths.RESULTS / f"{name}.csv"), label
-
-
-def paper_vs_ours(
-    printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, value: str = "ours", rounding: float = 0.0
-) -> pd.DataFrame:
-    """Printed numbers beside computed ones.
-
-    Parameters
-    ----------
-    printed : DataFrame
-        Rows of `reference_table`, filtered to what is compared.
-    ours : DataFrame
-        Columns `on` and `value`; with `low` and `high`, the ends of our interval.
-    on : sequence of str
-        Columns that identify a cell; they must identify it uniquely in both frames.
-    rounding : float
-        Half a unit in the last printed digit; `inside` allows for it.
-
-    Returns
-    -------
-    DataFrame
-        Columns `on`, `printed` (text as printed), `ours`, `difference` (ours minus printed) and, when there is an
-        interval, `low`, `high` and `inside` (whether the printed number lies in it). Every printed row is kept; a
-        row we did not compute has NaN.
-    """
-    if printed.empty:
-        raise ValueError("printed must have at least one row, got none")
-    keep = [*on, value, *(column for column in ("low", "high") if column in ours)]
-    merged = printed.merge(ours[keep], on=list(on), how="left", validate="one_to_one")
-    result = merged[list(on)].copy()
-    result["printed"] = merged["mean"]
-    result["ours"] = merged[value]
-    result["difference"] = merged[value] - merged["mean_value"]
-    if "low" in ours:
-        result["low"], result["high"] = merged["low"], merged["high"]
-        result["inside"] = merged["mean_value"].between(merged["low"] - rounding, merged["high"] + rounding)
-    return result
 
 
 @dataclass(frozen=True)

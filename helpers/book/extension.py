@@ -6,6 +6,7 @@ prints a value that a chapter glued. Everything is read when the book is built, 
 """
 
 import ast
+import re
 from collections import Counter
 from html import escape
 
@@ -17,6 +18,7 @@ from helpers import paths
 from helpers.book import chapters, claims
 
 _GLUE = "application/papermill.record/"
+_BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
 
 
 class ClaimsRegister(SphinxDirective):
@@ -76,8 +78,10 @@ def _filters(rows: list[claims.Claim]) -> str:
 def _register(rows: list[claims.Claim]) -> str:
     lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 17 40 26 17", ""]
     lines += _cells(["document", "statement as printed", "verdict", "chapter"])
+    bases = evidence_kinds()
     for row in rows:
         verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
+        verdict += f" <small>{bases[row.id]}</small>" if row.id in bases else ""
         assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
         lines += _cells(
             [
@@ -88,6 +92,17 @@ def _register(rows: list[claims.Claim]) -> str:
             ]
         )
     return "\n".join([*lines, "```"])
+
+
+def evidence_kinds() -> dict[str, str]:
+    """Kinds of evidence behind each verdict, by claim id, from the stored outputs of the chapters."""
+    return {
+        claim: basis
+        for chapter in chapters.chapters()
+        for cell in chapter.notebook.cells
+        for output in cell.get("outputs", [])
+        for claim, basis in _BASIS.findall(output.get("data", {}).get("text/html", ""))
+    }
 
 
 def _checking_cell(row: claims.Claim) -> str:

@@ -1,0 +1,101 @@
+"""What a chapter's outputs and its recorded tables depend on, part by part, so that what is old can be said by name.
+
+A part is a name with a digest: the code cells, every module of the package that they reach, printed tables, recorded
+results that are shown, the pins. Words do not count (see `helpers.sources`). Data is covered by the checksums written
+in `helpers.data`, which is a module like others. Comparing is left to the callers, except for `changed`.
+"""
+
+import ast
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from helpers import paths, sources
+from helpers.book import results
+
+Parts = dict[str, str]
+
+_CELLS = "code cells"
+_TABLES = "helpers.book.results"  # the one module of its room that tables are made with; the others draw
+
+
+def of_outputs(cells: Sequence[str]) -> Parts:
+    """What the stored outputs of a notebook with these code cells depend on."""
+    return _code(cells) | _shown_results(cells)
+
+
+def of_tables(cells: Sequence[str]) -> Parts:
+    """What the tables depend on that a run of these code cells keeps.
+
+    Cells after the last one that keeps a table cannot change it, and neither can modules that only draw. Recorded
+    results do not count: a table that is made of recorded ones would depend on itself.
+    """
+    keeping = [place for place, cell in enumerate(cells) if _arguments(cell, "keep")]
+    parts = _code(cells[: keeping[-1] + 1] if keeping else cells)
+    return {name: value for name, value in parts.items() if not name.startswith("helpers.book") or name == _TABLES}
+
+
+def kept_names(cells: Sequence[str], parameters: dict[str, object]) -> list[str]:
+    """Patterns of the tables that these cells keep: names, with `*` for what only the run can know."""
+    return _patterns(cells, "keep", parameters)
+
+
+def changed(then: Parts, now: Parts) -> list[str]:
+    """Names of the parts that are not as they were, sorted."""
+    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+
+
+def _code(cells: Sequence[str]) -> Parts:
+    parts = {_CELLS: sources.cells_digest(cells)}
+    parts |= {name: sources.module_digest(name) for name in sources.reached(cells)}
+    wanted = _patterns(cells, "reference_table", {})
+    for file in sorted((paths.REFERENCE / "tables").glob("*.csv")):
+        if any(fnmatchcase(file.stem, pattern) for pattern in wanted):
+            parts[f"reference/tables/{file.name}"] = sources.digest(file.read_bytes())
+    return parts | {"constraints.txt": sources.digest(_pins())}
+
+
+def _shown_results(cells: Sequence[str]) -> Parts:
+    listed = _patterns(cells, "recorded_names", {})
+    wanted = _patterns(cells, "recorded", {})
+    if listed and "*" in wanted:  # a loop over names that were asked for
+        wanted = [*listed, *(pattern for pattern in wanted if pattern != "*")]
+    names = [
+        name for name in results.recorded_names() if any(fnmatchcase(name, pattern) for pattern in [*wanted, *listed])
+    ]
+    parts = {}
+    for name in names:
+        content, provenance = results.read(name)
+        parts[f"results/{name}"] = sources.digest(content + results.label(provenance).encode())
+    return parts
+
+
+def _pins() -> str:
+    lines = (line.partition("#")[0].strip() for line in (paths.ROOT / "constraints.txt").read_text().splitlines())
+    return "\n".join(sorted(filter(None, lines)))
+
+
+def _patterns(cells: Sequence[str], function: str, values: dict[str, object]) -> list[str]:
+    """The names given to a function of `helpers.book`, with `*` for parts that are not written in the call."""
+    found = [_pattern(node, values) for cell in cells for node in _arguments(cell, function)]
+    return list(dict.fromkeys(found))
+
+
+def _arguments(cell: str, function: str) -> list[ast.expr]:
+    """The expression that names a table in each call of `function`: `book.keep(frame, NAME)`, `recorded(NAME)`."""
+    if function not in cell:  # most cells; walking a tree takes a thousand times as long
+        return []
+    calls = [node for node in ast.walk(sources.parsed(cell)) if isinstance(node, ast.Call)]
+    calls = [node for node in calls if function in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))]
+    place = 1 if function == "keep" else 0
+    unknown = ast.Name("unknown")
+    return [[*node.args[place:], *(word.value for word in node.keywords), unknown][0] for node in calls]
+
+
+def _pattern(node: ast.expr, values: dict[str, object]) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_pattern(part, values) for part in node.values)
+    if isinstance(node, ast.FormattedValue) and node.conversion == -1 and node.format_spec is None:
+        return _pattern(node.value, values)
+    return str(values[node.id]) if isinstance(node, ast.Name) and node.id in values else "*"

@@ -1,0 +1,161 @@
+"""Keeping a run's tables in `results/`, all of them or none, with where they come from.
+
+A process that is killed at any point, a full disk, or two processes at once leave either the set of tables that was
+there or the new one: the set is written to a folder of its own, and one renaming of that folder makes it the recorded
+one. Readers see it at that moment (`helpers.book.results`); moving its files to their places afterwards changes
+nothing, and is done by the next recording if this one is stopped. What a run computes is left to the chapter.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from helpers import paths, sources
+from helpers.book import freshness, results
+from helpers.book.chapters import Chapter, ChapterError
+
+
+def origin(chapter: Chapter, values: dict[str, Any]) -> dict[str, Any]:
+    """Where a run of `chapter` with `values` comes from, taken before it starts; a run adds `seconds` and `jobs`.
+
+    Returns
+    -------
+    dict
+        `chapter`, `parameters`, `commit` (of git, None outside a repository) and `dirty` (whether files other than
+        results differed from it), `parts` (a digest of each part of the code that the tables depend on), `date`,
+        `machine` ("cpu", or "gpu" with its name where the chapter uses torch and torch sees one), `cores`, `python`.
+    """
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "chapter": chapter.name,
+        "parameters": values,
+        "commit": commit,
+        "dirty": commit and bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")),
+        "parts": freshness.of_tables(chapter.code),
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": _machine(chapter),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+
+
+def refuse_conflicts(chapter: Chapter, values: dict[str, Any], tables: Collection[str]) -> None:
+    """Raise where recorded tables would be replaced by those of another chapter or other parameters.
+
+    Parameters
+    ----------
+    tables : collection of str
+        Names of the tables that the run keeps, or patterns of them.
+
+    Raises
+    ------
+    ChapterError
+        Names the tables and what they were recorded with.
+    """
+    defaults = chapter.defaults
+    for name in results.recorded_names():
+        if any(fnmatchcase(name, table) for table in tables):
+            _, there = results.read(name)
+            same = there["chapter"] == chapter.name and defaults | there["parameters"] == defaults | values
+            if not same:
+                raise ChapterError(
+                    f"results/{name} must be recorded again with its own parameters, those of {there['chapter']} with "
+                    f"{there['parameters']}, or replaced with --replace, got {chapter.name} with {values}"
+                )
+
+
+def commit(
+    chapter: Chapter, tables: Sequence[Path], provenance: dict[str, Any], *, replace: bool = False
+) -> list[Path]:
+    """Make these CSV files the recorded ones, all at once, and return where they are.
+
+    Parameters
+    ----------
+    tables : sequence of Path
+        CSV files of one run; they are copied.
+    provenance : dict
+        `origin` with `seconds` and `jobs`; the SHA-256 of each file is added.
+    replace : bool
+        Whether tables that were recorded with other parameters may be replaced.
+
+    Raises
+    ------
+    ChapterError
+        As `refuse_conflicts`, asked again when no other process is recording.
+    OSError
+        The disk is full or cannot be written; what was recorded is as it was.
+    """
+    paths.RESULTS.mkdir(exist_ok=True)
+    names = [table.stem for table in tables]
+    with results.locked(alone=True):
+        _settle()
+        staged = paths.RESULTS / ".staged"
+        shutil.rmtree(staged, ignore_errors=True)  # of a process that was killed
+        if not replace:
+            refuse_conflicts(chapter, provenance["parameters"], names)
+        try:
+            staged.mkdir()
+            for table in tables:
+                content = table.read_bytes()
+                entry = provenance | {"sha256": hashlib.sha256(content).hexdigest()}
+                _write(staged / table.name, content)
+                _write(staged / f"{table.stem}.json", (json.dumps(entry, indent=2) + "\n").encode())
+            _sync(staged)
+            staged.rename(results.pending())  # the moment at which the new set is the recorded one
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        with suppress(OSError):  # readers find the files where they are; the next recording moves them
+            _sync(paths.RESULTS)
+            _settle()
+        return [results.whereabouts(f"{name}.csv") for name in names]
+
+
+def _settle() -> None:
+    """Move what is left of the set recorded last to its place."""
+    folder = results.pending()
+    if folder.is_dir():
+        for file in sorted(folder.iterdir()):
+            os.replace(file, paths.RESULTS / file.name)
+        folder.rmdir()
+
+
+def _write(file: Path, content: bytes) -> None:
+    with file.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _git(*arguments: str) -> str | None:
+    """What git answers about the project's folder; None where there is no git or no repository."""
+    with suppress(OSError):
+        answer = subprocess.run(["git", "-C", paths.ROOT, *arguments], capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else None
+    return None
+
+
+def _machine(chapter: Chapter) -> str:
+    if sources.imports("torch", chapter.code):
+        import torch
+
+        if torch.cuda.is_available():
+            return f"gpu ({torch.cuda.get_device_name()})"
+    return "cpu"

@@ -1,0 +1,193 @@
+"""Tables beside those of a live run: kept by a run, recorded at full scale, printed in the documents.
+
+A recorded result is a CSV and the JSON that says where it comes from; it is shown only if the CSV is the recorded one
+to the byte. Readers see a recorded set of tables whole, before or after it is replaced, also if the replacement was
+cut off. Replacing it belongs to `helpers.book.record`.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers import paths
+from helpers.checks import check_choice
+
+
+def keep(frame: pd.DataFrame, name: str) -> None:
+    """Leave a chapter's result in the folder of the run as `NAME.csv`, in full precision.
+
+    Does nothing in a plain session: only `dpbook run` and `dpbook record` name a folder (`$DPBOOK_RUN_FOLDER`).
+
+    Raises
+    ------
+    ValueError
+        A name that is not made of letters, digits, `_` and `-`.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
+        raise ValueError(f"name must be made of letters, digits, _ and -, got {name!r}")
+    folder = os.environ.get("DPBOOK_RUN_FOLDER")
+    if folder:
+        frame.to_csv(os.path.join(folder, f"{name}.csv"), index=False)
+
+
+def recorded_names(pattern: str = "*") -> list[str]:
+    """Names of the recorded results that match a pattern such as `oversampling-*`, sorted."""
+    if not paths.RESULTS.is_dir():
+        return []
+    with locked():
+        files = {file.stem for folder in (paths.RESULTS, pending()) for file in folder.glob("*.json")}
+    return sorted(name for name in files if fnmatchcase(name, pattern))
+
+
+def recorded(name: str) -> tuple[pd.DataFrame, str]:
+    """A recorded full-scale result and the line that labels it.
+
+    Parameters
+    ----------
+    name : str
+        A table that `dpbook record` left in `results/`.
+
+    Returns
+    -------
+    frame : DataFrame
+    label : str
+        Date, parameters and cost of the recorded run.
+
+    Raises
+    ------
+    ValueError
+        No such result (the message lists those there are), or a CSV that is not the recorded one.
+    """
+    check_choice("name", name, recorded_names())
+    content, provenance = read(name)
+    found = hashlib.sha256(content).hexdigest()
+    if found != provenance.get("sha256"):
+        raise ValueError(
+            f"results/{name}.csv must be as it was recorded, with SHA-256 {provenance.get('sha256')}, got {found}: "
+            "restore the file or record it again"
+        )
+    return pd.read_csv(io.BytesIO(content)), label(provenance)
+
+
+def read(name: str) -> tuple[bytes, dict[str, Any]]:
+    """The CSV and the provenance of a recorded result as they are, unchecked."""
+    with locked():
+        return whereabouts(f"{name}.csv").read_bytes(), json.loads(whereabouts(f"{name}.json").read_text())
+
+
+def label(provenance: dict[str, Any]) -> str:
+    """The line that labels a recorded result."""
+    values = ", ".join(f"{key}={value!r}" for key, value in provenance["parameters"].items())
+    cost = f"{provenance['seconds']} s on {provenance['cores']} cores"
+    return f"recorded on {provenance['date']} with {values} ({cost})"
+
+
+# A set of tables is replaced by one renaming of a folder, after which its files are moved one by one. The two functions
+# below read the same before, while and after they are moved.
+
+
+def pending() -> Path:
+    """The folder that holds what is left to move of the set recorded last; seldom there."""
+    return paths.RESULTS / ".new"
+
+
+def whereabouts(file: str) -> Path:
+    """Where a file of `results/` is, for use under `locked`."""
+    return newer if (newer := pending() / file).exists() else paths.RESULTS / file
+
+
+@contextmanager
+def locked(*, alone: bool = False) -> Iterator[None]:
+    """Hold `results/` for reading, together with other readers, or `alone` for writing; a killed process lets go.
+
+    What holds it already may ask again, for reading.
+    """
+    if getattr(_mine, "held", False):
+        yield
+        return
+    # The folder itself is locked: that needs no file beside the results, and no right to write.
+    folder = os.open(paths.RESULTS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        _mine.held = True
+        yield
+    finally:
+        _mine.held = False
+        os.close(folder)
+
+
+_mine = threading.local()
+
+
+# The documents' own numbers
+
+
+def reference_table(file: str) -> pd.DataFrame:
+    """A printed table of the documents, from `reference/tables/FILE.csv`.
+
+    Returns
+    -------
+    DataFrame
+        As transcribed: every column is text, except that `mean` and `std` also come as numbers in `mean_value` and
+        `std_value` (thousands separators removed, NaN where nothing is printed).
+
+    Raises
+    ------
+    ValueError
+        No such table; the message lists those there are.
+    """
+    folder = paths.REFERENCE / "tables"
+    check_choice("file", file, sorted(entry.stem for entry in folder.glob("*.csv")))
+    table = pd.read_csv(folder / f"{file}.csv", dtype=str, keep_default_na=False)
+    for column in ("mean", "std"):
+        if column in table:
+            table[f"{column}_value"] = pd.to_numeric(table[column].str.replace(",", ""), errors="coerce")
+    return table
+
+
+def paper_vs_ours(
+    printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, value: str = "ours", rounding: float = 0.0
+) -> pd.DataFrame:
+    """Printed numbers beside computed ones.
+
+    Parameters
+    ----------
+    printed : DataFrame
+        Rows of `reference_table`, filtered to what is compared.
+    ours : DataFrame
+        Columns `on` and `value`; with `low` and `high`, the ends of our interval.
+    on : sequence of str
+        Columns that identify a cell; they must identify it uniquely in both frames.
+    rounding : float
+        Half a unit in the last printed digit; `inside` allows for it.
+
+    Returns
+    -------
+    DataFrame
+        Columns `on`, `printed` (text as printed), `ours`, `difference` (ours minus printed) and, when there is an
+        interval, `low`, `high` and `inside` (whether the printed number lies in it). Every printed row is kept; a
+        row we did not compute has NaN.
+    """
+    if printed.empty:
+        raise ValueError("printed must have at least one row, got none")
+    keep = [*on, value, *(column for column in ("low", "high") if column in ours)]
+    merged = printed.merge(ours[keep], on=list(on), how="left", validate="one_to_one")
+    result = merged[list(on)].copy()
+    result["printed"] = merged["mean"]
+    result["ours"] = merged[value]
+    result["difference"] = merged[value] - merged["mean_value"]
+    if "low" in ours:
+        result["low"], result["high"] = merged["low"], merged["high"]
+        result["inside"] = merged["mean_value"].between(merged["low"] - rounding, merged["high"] + rounding)
+    return result

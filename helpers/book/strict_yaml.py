@@ -1,0 +1,35 @@
+"""YAML as the project writes it: a key that stands twice in one mapping is an error, not a silent overwrite."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is not None and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(file: Path) -> Any:
+    """What a YAML file holds.
+
+    Raises
+    ------
+    ValueError
+        Not YAML, not UTF-8, or a key twice in one mapping; one line that names the file and, where known, the line.
+    """
+    try:
+        return yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{file.name}, line {mark.line + 1}" if mark else file.name
+        raise ValueError(f"{where}: {' '.join(str(error.problem).split())}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{file.name}: not readable as YAML ({type(error).__name__})") from None
