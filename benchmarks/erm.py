@@ -107,7 +107,7 @@ def many_rows(n: int = 1_000_000, d: int = 100) -> None:
     before = peak_megabytes()
     model = ObjectivePerturbationClassifier(epsilon=EPSILON, regularization=REGULARIZATION, random_state=0)
     seconds = timing.cpu_seconds(lambda: model.fit(X, y))
-    print(f"one fit, {n:,} x {d}: {seconds:.1f} CPU s, {model.n_iter_} iterations")
+    print(f"one fit, {n:,} x {d}: {seconds:.1f} CPU s")
     print(
         f"X takes {X.nbytes / 2**20:.0f} MB; peak {before:.0f} MB before the fit, {peak_megabytes():.0f} MB with it\n"
     )

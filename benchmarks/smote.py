@@ -1,4 +1,4 @@
-"""Speed of helpers.smote: exact k-occurrence against scikit-learn's neighbour search, and the corrected guarantee."""
+"""Speed of SMOTE's helpers: exact k-occurrence against scikit-learn's neighbour search, and the corrected guarantee."""
 
 import argparse
 

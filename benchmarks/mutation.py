@@ -1,0 +1,248 @@
+"""Are the tests awake? Small faults go into the privacy-critical modules, one at a time, and the tests have to notice.
+
+The faults are cosmic-ray's operators that change what is computed (a number by one, a sum into a difference, a
+condition into its opposite, ...), and one more that it lacks: a factor left out, which is how noise loses its
+sensitivity. A child process runs the module's tests with the changed source in place of the file, which is never
+touched. Outcomes are kept as they come, keyed by the sources of the module and of its tests, so an interrupted run goes
+on.
+
+Run with `make -C benchmarks mutation`. The survivors, each with the reason why it is harmless, stand in
+`benchmarks/survivors.csv`; a survivor that is not there, or an entry that no survivor matches, is reported.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import importlib.abc
+import importlib.util
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "benchmarks" / ".mutation"))  # last, so that it replaces nothing of the project's own
+
+from cosmic_ray.mutating import mutate_code  # noqa: E402
+from cosmic_ray.operators.operator import Operator  # noqa: E402
+from cosmic_ray.plugins import get_operator  # noqa: E402
+
+TARGETS = ROOT / "benchmarks" / "mutation.yaml"
+SURVIVORS = ROOT / "benchmarks" / "survivors.csv"
+STORE = ROOT / "runs" / "mutation.csv"
+RESULT = ROOT / "results" / "mutation.csv"
+SECONDS = 90  # a run of the tests that takes longer has been noticed: something does not end
+_SWAPS = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Mul", "Pow_Mul")
+_OPPOSITES = ("Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")
+_NAMES = [
+    *(f"ReplaceBinaryOperator_{pair}" for pair in _SWAPS),
+    *(f"ReplaceComparisonOperator_{pair}" for pair in _OPPOSITES),
+    *("ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd"),
+    *("ReplaceUnaryOperator_Delete_USub", "ReplaceUnaryOperator_Delete_Not", "ZeroIterationForLoop", "NumberReplacer"),
+]
+
+
+class DropFactor(Operator):
+    """Leaves out one operand of a product or quotient: `a * b` becomes `a` or `b`, `a / b` becomes `a`."""
+
+    def mutation_positions(self, node):
+        if getattr(node, "type", "") == "term":
+            for index, child in enumerate(node.children):
+                if getattr(child, "value", "") in ("*", "/"):
+                    yield node.start_pos, node.end_pos
+                    if index == 1 and child.value == "*":
+                        yield node.start_pos, node.end_pos
+
+    def mutate(self, node, index):
+        cuts = []
+        for place, child in enumerate(node.children):
+            if getattr(child, "value", "") in ("*", "/"):
+                cuts.append((place, place + 2))
+                if place == 1 and child.value == "*":
+                    cuts.append((0, 2))
+        start, end = cuts[index]
+        del node.children[start:end]
+        return node
+
+    @classmethod
+    def examples(cls):
+        return ()
+
+
+OPERATORS = {**{name: get_operator(f"core/{name}") for name in _NAMES}, "DropFactor": DropFactor}
+
+
+class Mutant(NamedTuple):
+    """One fault: where it is and what it does."""
+
+    module: str
+    operator: str
+    occurrence: int
+    line: int
+    before: str
+    after: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.line} {self.before} -> {self.after}"
+
+
+def mutants(module: str) -> Iterator[Mutant]:
+    """Every fault of a module, in the order of the operators; those that change nothing are left out."""
+    code = (ROOT / module).read_text()
+    seen = {code}
+    for operator, kind in OPERATORS.items():
+        for occurrence in range(10_000):
+            changed = mutate_code(code, kind(), occurrence)
+            if changed is None:
+                break
+            if changed in seen:
+                continue
+            seen.add(changed)
+            lines = zip(code.split("\n"), changed.split("\n"), strict=False)
+            line, (before, after) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
+            yield Mutant(module, operator, occurrence, line, before.strip(), after.strip(), changed)
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Imports one module of the package from a text."""
+
+    def __init__(self, module: str, source: str):
+        self.name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        self.file, self.source = str(ROOT / module), source
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self, origin=self.file) if name == self.name else None
+
+    def get_filename(self, name):
+        return self.file
+
+    def get_data(self, path):
+        return self.source.encode()
+
+    def path_stats(self, path):
+        raise OSError  # never from or into a cache
+
+
+def _in_child(mutant: Mutant, tests: list[str]) -> None:
+    """Run the tests on the changed module; the exit code is pytest's, 1 if something failed."""
+    import pytest
+
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    sys.meta_path.insert(0, _Changed(mutant.module, mutant.source))
+    try:
+        options = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:nbval", "-p", "no:xdist"]
+        code = int(pytest.main([*options, "-o", "addopts=", *tests]))
+    except BaseException:
+        code = 1
+    os._exit(code)
+
+
+def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iterator[tuple[Mutant, str, float]]:
+    """Each mutant with "killed", "timeout" or "survived", and the seconds it took."""
+    waiting, running = list(reversed(todo)), {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            child = os.fork()
+            if child == 0:
+                os.setpgrp()
+                _in_child(mutant, tests[mutant.module])
+            running[child] = mutant, time.monotonic()
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child in running:
+            mutant, started = running.pop(child)
+            code = os.waitstatus_to_exitcode(status)
+            if code not in (0, 1, 2, 3) and code >= 0:
+                raise RuntimeError(f"the tests of {mutant.module} could not be run: pytest's exit code is {code}")
+            yield mutant, "survived" if code == 0 else "killed", time.monotonic() - started
+            continue
+        for late in [child for child, (_, started) in running.items() if time.monotonic() - started > SECONDS]:
+            mutant, started = running.pop(late)
+            os.killpg(late, signal.SIGKILL)
+            os.waitpid(late, 0)
+            yield mutant, "timeout", time.monotonic() - started
+        time.sleep(0.02)
+
+
+def _key(mutant: Mutant, tests: list[str]) -> str:
+    digest = hashlib.sha256((ROOT / mutant.module).read_bytes())
+    for test in tests:
+        digest.update((ROOT / test.partition("::")[0]).read_bytes())
+    digest.update(f"{mutant.operator} {mutant.occurrence}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _preload() -> None:
+    """What every child needs and no mutant changes, once, before the first fork."""
+    for name in ("numpy", "scipy.stats", "scipy.optimize", "sklearn.utils.estimator_checks", "pandas", "hypothesis"):
+        importlib.import_module(name)
+    for name in ("dp_accounting.pld", "dp_accounting.rdp", "imblearn", "matplotlib.pyplot", "pytest", "randomgen"):
+        importlib.import_module(name)
+
+
+def main() -> int:
+    """Run what is missing, write the score, and say which survivors have no reason; exit code 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("modules", nargs="*", help="only these, helpers/privacy/mechanisms.py say")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    targets = yaml.safe_load(TARGETS.read_text())
+    unknown = set(options.modules) - set(targets)
+    if unknown:
+        parser.error(f"modules must be among those of {TARGETS.name}, got {', '.join(sorted(unknown))}")
+    chosen = {module: tests for module, tests in targets.items() if module in (options.modules or targets)}
+    everything = [mutant for module in chosen for mutant in mutants(module)]
+    keys = {mutant: _key(mutant, chosen[mutant.module]) for mutant in everything}
+    STORE.parent.mkdir(exist_ok=True)
+    if not STORE.exists():
+        STORE.write_text("key,outcome,seconds\n")
+    known = dict(pd.read_csv(STORE, usecols=["key", "outcome"]).itertuples(index=False))
+    todo = [mutant for mutant in everything if keys[mutant] not in known]
+    print(f"{len(everything)} mutants, {len(todo)} to run", flush=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT / "tests"))
+    _preload()
+    with STORE.open("a") as store:
+        for done, (mutant, outcome, seconds) in enumerate(outcomes(todo, chosen, options.jobs), 1):
+            known[keys[mutant]] = outcome
+            store.write(f"{keys[mutant]},{outcome},{seconds:.1f}\n")
+            store.flush()
+            if outcome == "survived":
+                print(f"[{done}/{len(todo)}] survived: {mutant.name}", flush=True)
+    return _report(everything, {mutant: known[keys[mutant]] for mutant in everything}, full=not options.modules)
+
+
+def _report(everything: list[Mutant], outcome: dict[Mutant, str], full: bool) -> int:
+    rows = pd.DataFrame([{"module": mutant.module, "outcome": outcome[mutant]} for mutant in everything])
+    table = pd.crosstab(rows.module, rows.outcome).reindex(columns=["killed", "timeout", "survived"], fill_value=0)
+    reasons = pd.read_csv(SURVIVORS) if SURVIVORS.exists() else pd.DataFrame(columns=["module", "before", "after"])
+    explained = set(zip(reasons.module, reasons.before, reasons.after, strict=True))
+    survivors = [mutant for mutant in everything if outcome[mutant] == "survived"]
+    open_ones = [mutant for mutant in survivors if (mutant.module, mutant.before, mutant.after) not in explained]
+    table["without reason"] = pd.Series([mutant.module for mutant in open_ones], dtype=object).value_counts()
+    table = table.fillna(0).astype(int)
+    table["score"] = ((table.killed + table.timeout) / table[["killed", "timeout", "survived"]].sum(axis=1)).round(4)
+    print(table.to_string())
+    noticed = sum(value != "survived" for value in outcome.values())
+    print(f"noticed {noticed} of {len(everything)}: {noticed / len(everything):.1%}")
+    for mutant in open_ones:
+        print(f"no reason given: {mutant.name}")
+    if full:
+        table.reset_index().to_csv(RESULT, index=False)
+    return int(bool(open_ones))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
