@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help book test lab rerun clean
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+
+.PHONY: help book test lab rerun locked clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,6 +30,15 @@ lab: $(STAMP) ## open the chapters in JupyterLab
 
 rerun: $(STAMP) ## re-run a chapter: make rerun CHAPTER=oversampling ARGS="-p n_seeds 20"
 	$(BIN)/dpbook run $(CHAPTER) --html $(ARGS)
+
+# What CI runs before the other targets. Nothing is resolved or built from source: exactly the listed files, or an error.
+locked: ## the environment from requirements.lock, each file checked by its hash (Linux, PyTorch for CPUs)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --only-binary :all: --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --index-url https://download.pytorch.org/whl/cpu torch==$(TORCH)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
+	$(BIN)/python -m pip check
+	@touch $(STAMP)
 
 clean: ## remove the environment, the built book and the runs
 	rm -rf $(VENV) _build runs

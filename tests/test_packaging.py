@@ -1,6 +1,7 @@
 """pyproject.toml, constraints.txt and environment.yml describe one environment."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -93,3 +94,72 @@ def test_ruff(command):
         [sys.executable, "-m", "ruff", *command, "."], cwd=paths.ROOT, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout
+
+
+# ------------------------------------------------------------------------------------------ what CI may do
+
+
+def locked() -> dict[str, str]:
+    """Versions by name in requirements.lock."""
+    text = (paths.ROOT / "requirements.lock").read_text()
+    entries = re.findall(r"^([\w.-]+)==([\w.]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.MULTILINE)
+    assert len(entries) == text.count("==")
+    return {canonicalize_name(name): version for name, version, _ in entries}
+
+
+def test_the_lock_has_the_pins_and_a_hash_for_every_file():
+    found = locked()
+    assert found.pop("setuptools"), "builds the project itself"
+    assert found == {name: version for name, version in pins().items() if name != "torch"}
+
+
+WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def jobs():
+    for file in WORKFLOWS:
+        workflow = yaml.safe_load(file.read_text())
+        for name, job in workflow["jobs"].items():
+            yield pytest.param(
+                job | {"permissions": job.get("permissions", workflow["permissions"])}, id=f"{file.stem}-{name}"
+            )
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_actions_are_pinned_by_commit(file):
+    for action in re.findall(r"uses: *(.+)", file.read_text()):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+@pytest.mark.parametrize("job", list(jobs()))
+def test_what_runs_the_project_may_write_nothing_and_what_may_write_runs_nothing_of_it(job):
+    steps = " ".join(str(step.get("uses", "")) + str(step.get("run", "")) for step in job["steps"])
+    runs_the_project = any(word in steps for word in ("checkout", "setup-python", "make", ".ci/run", "pip", "dpbook"))
+    may_write = "write" in job["permissions"].values()
+    assert runs_the_project != may_write
+    if "checkout" in steps:
+        [checkout] = [step for step in job["steps"] if "checkout" in step.get("uses", "")]
+        assert checkout["with"]["persist-credentials"] is False
+        assert "make locked" in steps
+
+
+@pytest.mark.parametrize(
+    ("chromium", "said", "passes"),
+    [(True, "12 passed", True), (True, "11 passed, 1 skipped", False), (False, "12 passed", False)],
+)
+def test_ci_fails_unless_every_browser_test_ran(tmp_path, chromium, said, passes):
+    tools, python = tmp_path / "tools", tmp_path / ".venv" / "bin" / "python"
+    stubs = {tools / "make": "", tools / "apt-get": "exit 1", tools / "sudo": "exit 1", python: f'echo "{said}"'}
+    if chromium:
+        stubs[tools / "chromium"] = ""
+    for file, body in stubs.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{body}\n")
+        file.chmod(0o755)
+    for name in ("bash", "sh", "dirname", "mktemp", "tee", "grep", "id"):
+        (tools / name).symlink_to(shutil.which(name))
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(paths.ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    command = [shutil.which("bash"), str(tmp_path / ".ci" / "run")]
+    finished = subprocess.run(command, env={"PATH": str(tools)}, capture_output=True, text=True, check=False)
+    assert (finished.returncode == 0) == passes, finished.stdout + finished.stderr

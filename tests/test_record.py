@@ -1,0 +1,281 @@
+"""Recorded results: whole sets, whatever happens to the process that records them, and never other bytes."""
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from helpers import book, paths
+from helpers.book import record, results
+from helpers.book.chapters import ChapterError
+
+NAMES = [f"t{number}" for number in range(4)]
+
+
+class TinyChapter:
+    """What a recording asks of a chapter."""
+
+    name = "tiny"
+    defaults = {"n": 1, "m": 5}  # noqa: RUF012
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "RESULTS", tmp_path / "results")
+    return tmp_path
+
+
+def tables(folder, value, names=NAMES):
+    run = folder / f"run{value}"
+    run.mkdir(exist_ok=True)
+    for name in names:
+        pd.DataFrame({"value": [value] * 50}).to_csv(run / f"{name}.csv", index=False)
+    return sorted(run.glob("*.csv"))
+
+
+def keep(folder, value, names=NAMES, *, replace=True):
+    provenance = {"chapter": "tiny", "parameters": {"n": value}, "date": "2026-01-01", "seconds": 7, "cores": 2}
+    return record.commit(TinyChapter, tables(folder, value, names), provenance, replace=replace)
+
+
+def seen() -> set:
+    """The values that a reader finds in the tables and beside them; one value if the set is whole."""
+    with results.locked():
+        found = [(book.recorded(name)[0]["value"].unique().tolist(), results.read(name)[1]) for name in NAMES]
+    return {value for values, provenance in found for value in [*values, provenance["parameters"]["n"]]}
+
+
+# Every step
+
+
+def attempt(folder, prepare, fired=lambda: True) -> str:
+    """How recording value 2 ended in a child process: "killed", "error", "done", or "untouched" if nothing fired."""
+    child = os.fork()
+    if child == 0:
+        try:
+            files = tables(folder, 2)
+            provenance = {"chapter": "tiny", "parameters": {"n": 2}, "date": "2026-01-02", "seconds": 7, "cores": 2}
+            prepare()
+            record.commit(TinyChapter, files, provenance, replace=True)
+        except OSError:
+            os._exit(1)
+        os._exit(2 if fired() else 3)
+    _, status = os.waitpid(child, 0)
+    return "killed" if os.WIFSIGNALED(status) else ("", "error", "done", "untouched")[os.WEXITSTATUS(status)]
+
+
+EVENTS = ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.listdir", "os.scandir", "os.truncate")
+
+
+def stopped_at(step: int, folder, how) -> str:
+    """`attempt`, with `how` called in the place of the `step`-th access to files."""
+    steps = []
+
+    def watch(event, _):
+        if event in EVENTS:
+            steps.append(event)
+            if len(steps) == step:
+                how()
+
+    return attempt(folder, lambda: sys.addaudithook(watch), lambda: len(steps) >= step)
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def full():
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("how", [killed, full])
+def test_stopped_at_any_step_the_old_or_the_new_set_is_there(folder, how):
+    outcomes, ended = [], ""
+    while ended != "untouched":
+        keep(folder, 1)
+        assert seen() == {1}
+        ended = stopped_at(len(outcomes) + 1, folder, how)
+        values = seen()
+        assert values in ({1}, {2}), f"mixed at step {len(outcomes) + 1}"
+        assert book.recorded_names() == NAMES
+        outcomes.append(*values)
+        keep(folder, 3)  # what the stopped process left is no obstacle
+        assert seen() == {3}
+        assert {file.suffix for file in paths.RESULTS.iterdir()} == {".csv", ".json"}
+    assert outcomes.count(1) > 15  # stopped before the decision
+    assert outcomes.count(2) > 5  # and after it
+    assert how is full or outcomes == sorted(outcomes)
+
+
+def test_a_write_that_stops_half_way_leaves_the_old_set(folder):
+    keep(folder, 1)
+    limit = 50  # bytes; a table has 106
+    assert attempt(folder, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) == "error"
+    assert seen() == {1}
+    assert not list(paths.RESULTS.glob(".*"))
+
+
+def test_a_failure_of_the_disk_while_writing_is_reported(folder, monkeypatch):
+    keep(folder, 1)
+    monkeypatch.setattr(record.os, "fsync", lambda _: full())
+    with pytest.raises(OSError, match="No space left"):
+        keep(folder, 2)
+    assert seen() == {1}
+    assert not list(paths.RESULTS.glob(".*"))
+
+
+def test_a_reader_needs_no_right_to_write(folder, monkeypatch):
+    """A set that was decided and not moved is read where it is."""
+    keep(folder, 1)
+    monkeypatch.setattr(record, "_settle", lambda: None)
+    keep(folder, 2)
+    assert results.pending().is_dir()
+    before = sorted(paths.RESULTS.rglob("*"))
+    assert seen() == {2}
+    assert sorted(paths.RESULTS.rglob("*")) == before
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from helpers import paths
+sys.path.insert(0, str(paths.ROOT / "tests"))
+import test_record
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+paths.RESULTS = folder / "results"
+for value in range(first, first + int(sys.argv[3])):
+    test_record.keep(folder, value)
+    print(value, flush=True)
+"""
+
+
+def start(folder, first, many):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder), str(first), str(many)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_two_at_once_never_mix_for_any_reader(folder):
+    keep(folder, 1)
+    both = [start(folder, 100, 30), start(folder, 200, 30)]
+    found = []
+    while any(process.poll() is None for process in both):
+        found.append(seen())
+    assert [process.wait() for process in both] == [0, 0]
+    for process in both:
+        process.stdout.close()
+    assert all(len(values) == 1 for values in found)
+    assert len({value for values in found for value in values}) > 10
+
+
+def test_killed_in_the_middle_of_many(folder):
+    keep(folder, 1)
+    for attempt in range(3):
+        process = start(folder, 1000 * (attempt + 1), 10**6)
+        first = process.stdout.readline()
+        time.sleep(0.05 + 0.037 * attempt)
+        process.kill()
+        process.communicate()
+        [value] = seen()
+        assert value >= int(first)
+
+
+# What is refused
+
+
+def test_other_parameters_are_refused_unless_told(folder):
+    keep(folder, 2)
+    keep(folder, 2, replace=False)  # the same parameters
+    with pytest.raises(ChapterError, match=r"results/t0 must be recorded again .*{'n': 2}.* --replace, got tiny"):
+        keep(folder, 3, NAMES[:1], replace=False)
+    assert seen() == {2}
+    keep(folder, 3, replace=True)
+    assert seen() == {3}
+
+
+def test_defaults_count_as_parameters(folder):
+    keep(folder, 1)
+    record.refuse_conflicts(TinyChapter, {}, NAMES)
+    record.refuse_conflicts(TinyChapter, {"m": 5, "n": 1}, NAMES)
+    with pytest.raises(ChapterError, match="--replace"):
+        record.refuse_conflicts(TinyChapter, {"m": 6}, NAMES)
+    record.refuse_conflicts(TinyChapter, {"m": 6}, ["other", "t9*"])
+
+
+def test_tables_of_another_chapter_are_refused(folder):
+    keep(folder, 1)
+    file = paths.RESULTS / "t1.json"
+    file.write_text(file.read_text().replace('"tiny"', '"other"'))
+    with pytest.raises(ChapterError, match="results/t1 must be recorded again with its own parameters, those of other"):
+        keep(folder, 1, replace=False)
+
+
+@pytest.mark.parametrize("change", [b"value\n2\n", b"", b"value\n" + b"1\n" * 49])
+def test_an_edited_table_is_not_shown(folder, change):
+    keep(folder, 1)
+    (paths.RESULTS / "t0.csv").write_bytes(change)
+    with pytest.raises(ValueError, match=r"results/t0.csv must be as it was recorded, with SHA-256"):
+        book.recorded("t0")
+    assert book.recorded("t1")[0].shape == (50, 1)
+
+
+def test_recorded_results_carry_their_label(folder):
+    keep(folder, 1)
+    frame, label = book.recorded("t0")
+    assert frame["value"].tolist() == [1] * 50
+    assert label == "recorded on 2026-01-01 with n=1 (7 s on 2 cores)"
+    with pytest.raises(ValueError, match="name must be one of 't0', 't1', 't2', 't3'"):
+        book.recorded("u")
+
+
+def test_names_match_a_pattern(folder):
+    assert book.recorded_names("*") == []
+    keep(folder, 1)
+    assert book.recorded_names("t[12]") == ["t1", "t2"]
+
+
+def test_keep_writes_only_into_a_run(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"x": [1 / 3]})
+    monkeypatch.delenv("DPBOOK_RUN_FOLDER", raising=False)
+    book.keep(frame, "t")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("DPBOOK_RUN_FOLDER", str(tmp_path))
+    book.keep(frame, "t")
+    assert pd.read_csv(tmp_path / "t.csv")["x"][0] == 1 / 3
+    with pytest.raises(ValueError, match="name must be made of letters"):
+        book.keep(frame, "../t")
+
+
+# The repository's own
+
+
+@pytest.mark.parametrize("name", book.recorded_names())
+def test_every_recorded_result_has_its_provenance(name):
+    frame, label = book.recorded(name)
+    assert len(frame)
+    assert label.startswith("recorded on 20")
+    assert {"chapter", "parameters", "date", "seconds", "cores", "python", "sha256"} <= set(results.read(name)[1])
+
+
+def test_no_table_lacks_its_provenance():
+    assert {file.stem for file in paths.RESULTS.glob("*.csv")} == set(book.recorded_names())
+
+
+def test_the_origin_names_commit_code_and_machine(monkeypatch):
+    from helpers.book import chapters
+
+    chapter = chapters.chapter("oversampling")
+    found = record.origin(chapter, {"n_seeds": 3})
+    assert found["commit"] is None or len(found["commit"]) == 40
+    assert found["machine"] == "cpu"  # this chapter uses no torch, on any machine
+    assert "helpers.resampling.oversampling" in found["parts"]
+    assert json.loads(json.dumps(found)) == found
+    monkeypatch.setattr(paths, "ROOT", paths.ROOT.parent.parent.parent)
+    assert record._git("rev-parse", "HEAD") is None
