@@ -140,6 +140,19 @@ def test_huber_steps_inside_one_piece_are_exact():
     assert found.beta == pytest.approx([(6 * 1.5 / 20) / (0.5 + 1.25 / 20)], rel=1e-14)
 
 
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(st.integers(1, 60), st.integers(1, 4), st.floats(-4, 0), st.floats(-2, 0), st.integers(0, 10**6))
+def test_a_certified_huber_minimiser_is_one(n, d, log_penalty, log_h, seed):
+    """A step that jumps over the whole bend ends on a flat piece again, but not on the same one."""
+    rng, penalty, loss = np.random.default_rng(seed), 10**log_penalty, erm.huber(10**log_h)
+    rows = np.asfortranarray(in_ball(rng, n, d))
+    rows[:, 0] = np.abs(rows[:, 0])
+    found = erm.minimize(rows, loss, penalty, np.zeros(d), distance=1e-9)
+    slope = risk.gradient(found.beta, rows, loss, penalty, np.zeros(d))
+    assert found.distance <= 1e-9
+    assert np.linalg.norm(slope) <= (loss.curvature + penalty) * 1e-9
+
+
 def test_noisy_minimum_agrees_with_a_generic_optimiser():
     rng = np.random.default_rng(3)
     rows, linear = rng.standard_normal((50, 3)), rng.standard_normal(3)

@@ -6,6 +6,7 @@ tests ask for fresh noise, for parameters that are checked before data are read,
 `audit_estimator` asks for epsilon.
 """
 
+import ast
 import copy
 import functools
 import gc
@@ -21,6 +22,7 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
+from helpers import paths
 from helpers.erm import ERMClassifier, OutputPerturbationClassifier
 from helpers.evidence import __name__ as evidence
 from helpers.privacy import REPLACE_ONE, SEED_SECRET, Guarantee, PrivateMixin
@@ -237,6 +239,40 @@ def test_with_a_seed_the_same_question_has_the_same_answer_and_a_copy_has_not(cl
     assert np.array_equal(output(fitted(cls, SEED), X, y), shown)
     unseeded = inventory.fit(pickle.loads(pickle.dumps(model)), X, y)
     assert not np.array_equal(output(unseeded, X, y), shown)
+
+
+@each_private
+def test_all_parts_draw_without_a_seed_or_each_with_its_own(cls, monkeypatch):
+    """Seen where noise is made: one seed for all bagged learners, or a constant one, would be a shared noise."""
+    seeds = []
+    make = PrivateMixin._noise_generator
+
+    def recorded(self, *data_):
+        seeds.append(self.random_state)
+        return make(self, *data_)
+
+    monkeypatch.setattr(PrivateMixin, "_noise_generator", recorded)
+    for parameters in inventory.variants(cls):
+        seeds.clear()
+        fitted(cls, None, **parameters)
+        assert set(seeds) == {None}, parameters
+        seeds.clear()
+        fitted(cls, SEED, **parameters)
+        given = [seed for seed in seeds if seed is not None]  # dry runs on made-up records have none
+        assert SEED in given
+        assert len(set(given)) == len(given), parameters
+
+
+def test_methods_draw_from_no_other_source():
+    """`numpy.random` is used for the public frequencies of kernels, and nowhere else in the rooms of methods."""
+    used = set()
+    for room in ("erm", "meta", "resampling"):
+        for file in sorted((paths.ROOT / "helpers" / room).rglob("*.py")):
+            calls = (node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+            used |= {(file.name, ast.unparse(call)) for call in calls if "random." in ast.unparse(call)}
+    assert {(name, call) for name, call in used if not call.startswith("rng.")} == {
+        ("kernels.py", "np.random.default_rng")
+    }
 
 
 @each_classifier

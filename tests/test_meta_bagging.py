@@ -264,6 +264,14 @@ def test_a_learner_is_tried_with_as_many_records_as_it_gets():
     assert sorted(learner.guarantee_.epsilon for learner in boastful.estimators_) == pytest.approx([0.8, 1.0])
 
 
+def test_a_total_beyond_what_a_learner_takes():
+    """Ten bags of a learner with epsilon 5 cost more in all than objective perturbation accepts for itself."""
+    X, y = data()
+    model = PrivateBaggingClassifier(BASE, 10, epsilon=1e4, sampling="bootstrap", random_state=0).fit(X, y)
+    assert 5 < model.learner_epsilon_ <= 50
+    assert model.guarantee_.epsilon == 1e4
+
+
 def test_identifiers_are_public_under_replace_one():
     X, y = np.arange(40.0)[:, None] / 40, np.tile([0, 1], 20)
     model = PrivateBaggingClassifier(ObjectivePerturbationClassifier(), 2, sampling="disjoint", random_state=0)

@@ -86,7 +86,7 @@ class Parameter:
             return self.check(text)
         try:
             value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):  # of nested text, the last two
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # of nested text, the last two, in some Pythons
             value = text
         return self.check(value)
 

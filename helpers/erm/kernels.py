@@ -68,13 +68,27 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Draw the frequencies; of X (n, d) only d is used. Returns self."""
-        D = check_integer("n_frequencies", self.n_frequencies, low=1)
-        check_choice("kernel", self.kernel, KERNELS)
-        gamma = check_real("gamma", self.gamma, low=0, high=_LARGEST_ENTRY, inclusive="high")
-        check_boolean("paired", self.paired)
-        rng = np.random.default_rng(check_random_state(self.random_state))
+        self._check_parameters()
         X = validate_data(self, X, dtype=np.float64)
-        shape = (X.shape[1], D)
+        self._draw(X.shape[1])
+        return self
+
+    def transform(self, X):
+        """Feature vectors of X (n, d): (n, 2 D) if paired, else (n, D)."""
+        check_is_fitted(self)
+        return self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _check_parameters(self):
+        check_integer("n_frequencies", self.n_frequencies, low=1)
+        check_choice("kernel", self.kernel, KERNELS)
+        check_real("gamma", self.gamma, low=0, high=_LARGEST_ENTRY, inclusive="high")
+        check_boolean("paired", self.paired)
+        check_random_state(self.random_state)
+
+    def _draw(self, n_features):
+        """Set the frequencies, which look at no record."""
+        rng, D, gamma = np.random.default_rng(self.random_state), self.n_frequencies, self.gamma
+        shape = (n_features, D)
         # The density of the frequencies is the kernel's Fourier transform.
         if self.kernel == "gaussian":
             self.frequencies_ = rng.normal(scale=np.sqrt(2 * gamma), size=shape)
@@ -84,12 +98,6 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
             self.frequencies_ = rng.laplace(scale=gamma, size=shape)
         self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
         self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
-        return self
-
-    def transform(self, X):
-        """Feature vectors of X (n, d): (n, 2 D) if paired, else (n, D)."""
-        check_is_fitted(self)
-        return self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _mapped(self, X):
         angles = np.clip(X, -_LARGEST_ENTRY, _LARGEST_ENTRY) @ self.frequencies_ + self.phases_
@@ -118,8 +126,9 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     frequency_state : None or int
         Of the frequencies, which are published.
     random_state : None or int
-        Of the noise. None: noise that nobody can predict. An integer is for reproducing: whoever knows it can undo the
-        privacy. It has nothing to do with `frequency_state`, also where the two are equal.
+        Of the noise. None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo
+        the privacy, and it must not serve two releases on related data (`PrivateMixin`). It has nothing to do with
+        `frequency_state`, also where the two are equal.
 
     Attributes
     ----------
@@ -164,13 +173,14 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
         check_random_state(self.random_state)
-        features = RandomFourierFeatures(
-            self.n_frequencies, self.kernel, self.gamma, self.paired, check_random_state(self.frequency_state)
-        )
+        check_random_state(self.frequency_state, "frequency_state")
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        features = RandomFourierFeatures(self.n_frequencies, self.kernel, self.gamma, self.paired, self.frequency_state)
+        features._check_parameters()
         learner = self._learner()
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        features.fit(np.zeros((1, X.shape[1])))
+        features.fit(np.zeros((1, X.shape[1])))  # of the records only their width counts
         secret = child_state(self.random_state, self._noise_generator(X, y))
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
         learner.fit(features._mapped(X), y)
@@ -204,10 +214,11 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return tags
 
     def _learner(self):
-        learner = ObjectivePerturbationClassifier() if self.estimator is None else clone(self.estimator)
-        if not {"epsilon", "radius", "random_state"} <= learner.get_params(deep=False).keys():
+        estimator = ObjectivePerturbationClassifier() if self.estimator is None else self.estimator
+        known = estimator.get_params(deep=False) if isinstance(estimator, BaseEstimator) else {}
+        if not {"epsilon", "radius", "random_state"} <= known.keys():
             raise ValueError(f"estimator must have parameters epsilon, radius and random_state, got {self.estimator!r}")
-        return learner
+        return clone(estimator)
 
     def _features(self, X):
         check_is_fitted(self)

@@ -43,7 +43,8 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     neighbouring : NeighboringRelation
         `REPLACE_ONE`, or `ADD_REMOVE` with counts="private".
     random_state : None or int
-        See `PrivateMixin`.
+        None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo the privacy,
+        and it must not serve two releases on related data (`PrivateMixin`).
 
     Attributes
     ----------

@@ -202,7 +202,8 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         minimiser (`helpers.erm.perturbation` has the theorem). A small vector of noise, of mean length 4e-7 d /
         (epsilon radius), is added to the result.
     random_state : None or int
-        None: noise that nobody can predict. An integer is for reproducing: whoever knows it can undo the privacy.
+        None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo the privacy,
+        and it must not serve two releases on related data (`PrivateMixin`).
     neighbouring : NeighboringRelation
         `REPLACE_ONE`, as in the papers, or `ADD_REMOVE`.
     n_records : int, optional

@@ -94,7 +94,10 @@ def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_re
         return weigh(slope) @ rows / n_records + regularization * beta + linear, hessian
 
     def same_piece(one, other):
-        return np.array_equal(loss.bend(rows @ one), loss.bend(rows @ other))
+        here, there = rows @ one, rows @ other
+        bend, apart = loss.bend(here), loss.slope(here) != loss.slope(there)
+        # Both ends of a loss are flat, but their slopes differ.
+        return np.array_equal(bend, loss.bend(there)) and not (apart & (bend == 0)).any()
 
     start = np.zeros(rows.shape[1])
     if len(rows) > _COARSE * _ENOUGH:

@@ -343,7 +343,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         once with each label, so that none is empty.
     random_state : None or int
         Of the bags and of the learners' noise. None, except to reproduce a result: whoever can guess an integer knows
-        both.
+        both, and it must not serve two releases on related data (`PrivateMixin`).
 
     Attributes
     ----------
@@ -551,7 +551,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         """What learners with this budget guarantee for made-up bags of all `sizes`."""
 
         def learner():
-            return self._learner(n_rows, epsilon, None)
+            return self._learner(n_rows, min(epsilon, _LARGEST_EPSILON), None)
 
         stated = [planned_guarantee(learner, size, n_features, self.classes_) for size in sizes]
         for guarantee in stated:

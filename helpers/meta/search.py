@@ -216,7 +216,7 @@ class PartitionedSearch(_PrivateSearch):
         Public.
     random_state : None or int
         Of the split, the learners' noise and the choice. None, except to reproduce a result: whoever can guess an
-        integer knows all three.
+        integer knows all three, and it must not serve two releases on related data (`PrivateMixin`).
 
     Attributes
     ----------
@@ -378,6 +378,7 @@ class RepeatedSearch(_PrivateSearch):
             setting = grid[rng.integers(len(grid))]
             learner = self._learn(setting, X[rest], y[rest], rng)
             mistakes = self._mistakes(learner, X[judges], y[judges])
+            # Real noise although mistakes are integers: the theorem wants scores that do not tie. Only their order shows.
             score = laplace(-mistakes, self._sensitivity("l1"), self._trial_epsilon(), rng).value
             if best is None or score > best[0]:
                 best = score, setting, learner

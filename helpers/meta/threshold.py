@@ -155,7 +155,8 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
     response_method : {"auto", "predict_proba", "decision_function"}
         Which scores decide. "auto": probabilities where the learner has them.
     random_state : None or int
-        None, except to reproduce a result: whoever can guess an integer knows the noise.
+        None, except to reproduce a result: whoever can guess an integer knows the noise, and it must not serve two
+        releases on related data (`PrivateMixin`).
 
     Attributes
     ----------

@@ -130,6 +130,9 @@ class PrivateMixin:
     copied *fitted* object has None in its place, and so have the unfitted estimators among its parameters, because
     pickling it is publishing it. The generator made from it is never kept.
 
+    One integer must not serve two releases on related data: see the module's docstring for what is done against the
+    accident, and for what is not.
+
     Raises
     ------
     TypeError
