@@ -215,7 +215,11 @@ def _status(options) -> int:
         )
     parts = {name: freshness.of_tables(chapter.code) for name, chapter in known.items()}
     for name in results.recorded_names():
-        _, there = results.read(name)
+        try:
+            _, there = results.read(name)
+        except ValueError as error:
+            print(f"{name:32} {'damaged':9} {error}")
+            continue
         print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
     return 0
 

@@ -15,6 +15,7 @@ import pytest
 from helpers import book, paths
 from helpers.book import record, results
 from helpers.book.chapters import ChapterError
+from helpers.cli import main
 
 NAMES = [f"t{number}" for number in range(4)]
 
@@ -279,3 +280,12 @@ def test_the_origin_names_commit_code_and_machine(monkeypatch):
     assert json.loads(json.dumps(found)) == found
     monkeypatch.setattr(paths, "ROOT", paths.ROOT.parent.parent.parent)
     assert record._git("rev-parse", "HEAD") is None
+
+
+def test_a_damaged_provenance_is_named_and_does_not_stop_the_status(folder, capsys):
+    keep(folder, 1)
+    (paths.RESULTS / f"{NAMES[0]}.json").write_text('{"chapter": ')
+    with pytest.raises(ValueError, match=rf"results/{NAMES[0]}.json must be as it was recorded"):
+        results.recorded(NAMES[0])
+    assert main(["status"]) == 0
+    assert "damaged" in capsys.readouterr().out

@@ -81,9 +81,19 @@ def recorded(name: str) -> tuple[pd.DataFrame, str]:
 
 
 def read(name: str) -> tuple[bytes, dict[str, Any]]:
-    """The CSV and the provenance of a recorded result as they are, unchecked."""
+    """The CSV and the provenance of a recorded result as they are, unchecked.
+
+    Raises
+    ------
+    ValueError
+        The provenance is no JSON.
+    """
     with locked():
-        return whereabouts(f"{name}.csv").read_bytes(), json.loads(whereabouts(f"{name}.json").read_text())
+        content, provenance = whereabouts(f"{name}.csv").read_bytes(), whereabouts(f"{name}.json").read_text()
+    try:
+        return content, json.loads(provenance)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"results/{name}.json must be as it was recorded, got {error}; restore it") from None
 
 
 def label(provenance: dict[str, Any]) -> str:

@@ -378,7 +378,7 @@ class RepeatedSearch(_PrivateSearch):
             setting = grid[rng.integers(len(grid))]
             learner = self._learn(setting, X[rest], y[rest], rng)
             mistakes = self._mistakes(learner, X[judges], y[judges])
-            # Real noise although mistakes are integers: the theorem wants scores that do not tie. Only their order shows.
+            # Real noise, although mistakes are integers: scores must not tie, and only their order shows.
             score = laplace(-mistakes, self._sensitivity("l1"), self._trial_epsilon(), rng).value
             if best is None or score > best[0]:
                 best = score, setting, learner
