@@ -10,57 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import estimator_checks
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import erm
 from helpers.erm import perturbation
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET
 
-# --- scikit-learn's own checks ---
-
-OUTSIDE = (
-    "labels are a public parameter (the label set of the data would be a release); this check uses others than 0 and 1"
-)
-TOO_FEW = "ten records: the noise of a private learner may outweigh them"
-BOUNDED = "class weights above 1 are refused: a record's pull must be bounded"
-RELATION = "the default relation is a member of dp-accounting's enumeration, which scikit-learn's list of types lacks"
-EXPECTED_FAILURES = {
-    "check_estimators_dtypes": OUTSIDE,
-    "check_classifier_data_not_an_array": OUTSIDE,
-    "check_fit2d_1feature": OUTSIDE,
-    "check_classifiers_classes": OUTSIDE,
-    "check_class_weight_classifiers": BOUNDED,
-}
 ESTIMATORS = [
     erm.ERMClassifier(),
     erm.ObjectivePerturbationClassifier(random_state=0),
     erm.OutputPerturbationClassifier(regularization=0.1, random_state=0),
     erm.DPGradientDescentClassifier(epsilon=5.0, random_state=0),
 ]
-
-
-def expected_failures(estimator):
-    failures = dict(EXPECTED_FAILURES)
-    if isinstance(estimator, perturbation.PrivateLinearClassifier):
-        failures["check_parameters_default_constructible"] = RELATION
-    if isinstance(estimator, erm.ObjectivePerturbationClassifier):
-        failures["check_classifiers_one_label"] = TOO_FEW
-    return failures
-
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.parametrize(
-    "name", ["check_estimators_dtypes", "check_classifier_data_not_an_array", "check_fit2d_1feature"]
-)
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
-def test_exempt_checks_pass_once_their_labels_are_declared(name, estimator):
-    estimator = clone(estimator).set_params(classes=(1, 2))
-    getattr(estimator_checks, name)(type(estimator).__name__, estimator)
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)

@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import erm, meta
 from helpers.meta.search import REPEATS, draw_repeats, selection_epsilon
@@ -26,13 +25,6 @@ from helpers.privacy import (
     exponential_probabilities,
 )
 
-OUTSIDE = "labels are a public parameter; this check uses others than 0 and 1"
-EXPECTED_FAILURES = {
-    "check_estimators_dtypes": OUTSIDE,
-    "check_classifier_data_not_an_array": OUTSIDE,
-    "check_fit2d_1feature": OUTSIDE,
-    "check_classifiers_classes": OUTSIDE,
-}
 GRID = {"regularization": [0.01, 0.1, 1.0]}
 SEARCHES = [
     meta.PartitionedSearch(erm.ObjectivePerturbationClassifier(), GRID),
@@ -46,14 +38,6 @@ SENSITIVITY = Sensitivity(1.0, REPLACE_ONE, "linf")
 def data(n=200, seed=0):
     X = np.random.default_rng(seed).uniform(-0.5, 0.5, (n, 2))
     return X, (X[:, 0] > 0).astype(int)
-
-
-@parametrize_with_checks(
-    [s.__class__(**(s.get_params(deep=False) | {"epsilon": 200.0})) for s in SEARCHES[::2]],
-    expected_failed_checks=lambda e: EXPECTED_FAILURES,
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -8,27 +8,13 @@ import pytest
 from scipy.special import expit, logit, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import erm, meta
 from helpers.meta import threshold
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee, Release
 
-OUTSIDE = "labels are a public parameter; this check uses others than 0 and 1"
-EXPECTED_FAILURES = {
-    "check_estimators_dtypes": OUTSIDE,
-    "check_classifier_data_not_an_array": OUTSIDE,
-    "check_fit2d_1feature": OUTSIDE,
-    "check_classifiers_classes": OUTSIDE,
-    "check_classifiers_one_label": "its noise may outweigh ten records",
-}
 BASE = erm.ObjectivePerturbationClassifier(regularization=0.1)
 ADDING = erm.ObjectivePerturbationClassifier(regularization=0.1, neighbouring=ADD_REMOVE, n_records=100)
-
-
-@parametrize_with_checks([meta.ThresholdClassifier(BASE, 200.0)], expected_failed_checks=lambda e: EXPECTED_FAILURES)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def records(n=200, seed=0):
