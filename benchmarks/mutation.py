@@ -3,8 +3,8 @@
 The faults are cosmic-ray's operators that change what is computed (a number by one, a sum into a difference, a
 condition into its opposite, ...), and one more that it lacks: a factor left out, which is how noise loses its
 sensitivity. A child process runs the module's tests with the changed source in place of the file, which is never
-touched. Outcomes are kept as they come, keyed by the sources of the module and of its tests, so an interrupted run goes
-on.
+touched. Outcomes are kept as they come, so an interrupted run goes on: "killed" for as long as the module and the file
+with the test that failed are the same, "survived" and "timeout" for as long as all of the module's tests are.
 
 Run with `make -C benchmarks mutation`. The survivors, each with the reason why it is harmless, stand in
 `benchmarks/survivors.csv`; a survivor that is not there, or an entry that no survivor matches, is reported.
@@ -12,13 +12,14 @@ Run with `make -C benchmarks mutation`. The survivors, each with the reason why 
 
 import argparse
 import contextlib
+import gc
 import hashlib
 import importlib.abc
 import importlib.util
 import os
+import resource
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +38,8 @@ TARGETS = ROOT / "benchmarks" / "mutation.yaml"
 SURVIVORS = ROOT / "benchmarks" / "survivors.csv"
 STORE = ROOT / "runs" / "mutation.csv"
 RESULT = ROOT / "results" / "mutation.csv"
-SECONDS = 90  # a run of the tests that takes longer has been noticed: something does not end
+SECONDS = 40  # of CPU time; a run of the tests that takes longer has been noticed: something does not end
+MEMORY = 8 << 30  # bytes of address space: a fault in a size must not take the machine down
 _SWAPS = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Mul", "Pow_Mul")
 _OPPOSITES = ("Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")
 _NAMES = [
@@ -131,55 +133,101 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         raise OSError  # never from or into a cache
 
 
-def _in_child(mutant: Mutant, tests: list[str]) -> None:
+class _Teller:
+    """Writes the names of what fails, a test or a file that cannot be imported, to a pipe."""
+
+    def __init__(self, pipe: int):
+        self.pipe = pipe
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            os.write(self.pipe, f"{report.nodeid}\n".encode())
+
+    pytest_runtest_logreport = pytest_collectreport
+
+
+def _in_child(mutant: Mutant, tests: list[str], pipe: int) -> None:
     """Run the tests on the changed module; the exit code is pytest's, 1 if something failed."""
     import pytest
 
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.meta_path.insert(0, _Changed(mutant.module, mutant.source))
     try:
-        options = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:nbval", "-p", "no:xdist"]
-        code = int(pytest.main([*options, "-o", "addopts=", *tests]))
+        options = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+        code = int(pytest.main([*options, "-o", "addopts=", *tests], plugins=[_Teller(pipe)]))
     except BaseException:
         code = 1
     os._exit(code)
 
 
-def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iterator[tuple[Mutant, str, float]]:
-    """Each mutant with "killed", "timeout" or "survived", and the seconds it took."""
+class Outcome(NamedTuple):
+    """What became of a mutant: "killed", "timeout" or "survived", the first test that failed, and seconds of CPU."""
+
+    verdict: str
+    test: str
+    seconds: float
+
+
+def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
+    """Each mutant and what became of it, as they end."""
     waiting, running = list(reversed(todo)), {}
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
+            reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
-                os.setpgrp()
-                _in_child(mutant, tests[mutant.module])
-            running[child] = mutant, time.monotonic()
-        child, status = os.waitpid(-1, os.WNOHANG)
-        if child in running:
-            mutant, started = running.pop(child)
-            code = os.waitstatus_to_exitcode(status)
-            if code not in (0, 1, 2, 3) and code >= 0:
-                raise RuntimeError(f"the tests of {mutant.module} could not be run: pytest's exit code is {code}")
-            yield mutant, "survived" if code == 0 else "killed", time.monotonic() - started
-            continue
-        for late in [child for child, (_, started) in running.items() if time.monotonic() - started > SECONDS]:
-            mutant, started = running.pop(late)
-            os.killpg(late, signal.SIGKILL)
-            os.waitpid(late, 0)
-            yield mutant, "timeout", time.monotonic() - started
-        time.sleep(0.02)
+                _in_child(mutant, tests[mutant.module], writing)
+            os.close(writing)
+            running[child] = mutant, reading
+        child, status, used = os.wait3(0)
+        mutant, reading = running.pop(child)
+        with os.fdopen(reading) as pipe:
+            failed = pipe.readline().strip()
+        yield mutant, Outcome(_verdict(mutant, status), failed, used.ru_utime + used.ru_stime)
+
+
+def _verdict(mutant: Mutant, status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, 1, 2, 3) and code >= 0:
+        raise RuntimeError(f"the tests of {mutant.module} could not be run: pytest's exit code is {code}")
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "timeout"
+    return "survived" if code == 0 else "killed"
+
+
+def _check_tests(chosen: dict[str, list[str]], jobs: int) -> None:
+    """Every module's tests pass without a fault; else they would notice anything."""
+    sound = [Mutant(module, "", 0, 0, "", "", (ROOT / module).read_text()) for module in chosen]
+    for mutant, outcome in outcomes(sound, chosen, jobs):
+        if outcome.verdict != "survived":
+            raise SystemExit(f"the tests of {mutant.module} fail without a fault: {outcome.test or outcome.verdict}")
+        print(f"{mutant.module}: its tests take {outcome.seconds:.1f} s", flush=True)
 
 
 def _key(mutant: Mutant, tests: list[str]) -> str:
+    """Of a fault and the tests that have seen it, or let it pass: their sources, and those of what they share."""
     digest = hashlib.sha256((ROOT / mutant.module).read_bytes())
-    for test in tests:
-        digest.update((ROOT / test.partition("::")[0]).read_bytes())
+    shared = [f"tests/{name}.py" for name in ("erm_data", "inventory")]
+    for test in [*tests, *shared]:
+        digest.update(test.encode() + (ROOT / test.partition("::")[0]).read_bytes())
     digest.update(f"{mutant.operator} {mutant.occurrence}".encode())
     return digest.hexdigest()[:16]
+
+
+def _of_file(test: str, tests: list[str]) -> list[str]:
+    """The given tests that are in the same file as one of them; all if there is no such one."""
+    return [other for other in tests if other.partition("::")[0] == test.partition("::")[0]] or tests
+
+
+def _known(mutant: Mutant, tests: list[str], store: dict[str, str]) -> str | None:
+    """What an earlier run has found, if it still holds."""
+    keys = [_key(mutant, tests), *(_key(mutant, _of_file(test, tests)) for test in tests)]
+    return next((store[key] for key in keys if key in store), None)
 
 
 def _preload() -> None:
@@ -188,6 +236,8 @@ def _preload() -> None:
         importlib.import_module(name)
     for name in ("dp_accounting.pld", "dp_accounting.rdp", "imblearn", "matplotlib.pyplot", "pytest", "randomgen"):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # no child has to look through all of this again
 
 
 def main() -> int:
@@ -202,25 +252,31 @@ def main() -> int:
         parser.error(f"modules must be among those of {TARGETS.name}, got {', '.join(sorted(unknown))}")
     chosen = {module: tests for module, tests in targets.items() if module in (options.modules or targets)}
     everything = [mutant for module in chosen for mutant in mutants(module)]
-    keys = {mutant: _key(mutant, chosen[mutant.module]) for mutant in everything}
-    STORE.parent.mkdir(exist_ok=True)
-    if not STORE.exists():
-        STORE.write_text("key,outcome,seconds\n")
-    known = dict(pd.read_csv(STORE, usecols=["key", "outcome"]).itertuples(index=False))
-    todo = [mutant for mutant in everything if keys[mutant] not in known]
-    print(f"{len(everything)} mutants, {len(todo)} to run", flush=True)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT / "tests"))
     _preload()
+    stored = _stored()
+    found = {mutant: _known(mutant, chosen[mutant.module], stored) for mutant in everything}
+    todo = [mutant for mutant, verdict in found.items() if verdict is None]
+    print(f"{len(everything)} mutants, {len(todo)} to run", flush=True)
+    _check_tests({mutant.module: chosen[mutant.module] for mutant in todo}, options.jobs)
     with STORE.open("a") as store:
-        for done, (mutant, outcome, seconds) in enumerate(outcomes(todo, chosen, options.jobs), 1):
-            known[keys[mutant]] = outcome
-            store.write(f"{keys[mutant]},{outcome},{seconds:.1f}\n")
+        for done, (mutant, outcome) in enumerate(outcomes(todo, chosen, options.jobs), 1):
+            found[mutant] = outcome.verdict
+            seen_by = _of_file(outcome.test, chosen[mutant.module])
+            store.write(f"{_key(mutant, seen_by)},{outcome.verdict},{outcome.test},{outcome.seconds:.1f}\n")
             store.flush()
-            if outcome == "survived":
+            if outcome.verdict == "survived":
                 print(f"[{done}/{len(todo)}] survived: {mutant.name}", flush=True)
-    return _report(everything, {mutant: known[keys[mutant]] for mutant in everything}, full=not options.modules)
+    return _report(everything, found, full=not options.modules)
+
+
+def _stored() -> dict[str, str]:
+    STORE.parent.mkdir(exist_ok=True)
+    if not STORE.exists():
+        STORE.write_text("key,verdict,test,seconds\n")
+    return dict(pd.read_csv(STORE, usecols=["key", "verdict"]).itertuples(index=False))
 
 
 def _report(everything: list[Mutant], outcome: dict[Mutant, str], full: bool) -> int:

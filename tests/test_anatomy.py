@@ -70,8 +70,8 @@ CEILINGS = {
         "visible cells": 20,
         "lines of the longest visible cell": 32,
         "figures": 8,
-        "folds in a row": 5,
-        "folds without a label": 50,
+        "folds in a row": 4,
+        "folds without a label": 35,
         "kilobytes": 700,
     },
     "weighted-erm": {

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from helpers import erm
 from helpers.privacy import ADD_REMOVE, gaussian_delta
 
-N_FITS = 250
+N_FITS = 160
 UNLIKELY = 1e-5
 # dp-accounting's search for mu passes through infinity where epsilon is huge.
 QUIET = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")

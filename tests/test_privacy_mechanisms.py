@@ -180,7 +180,7 @@ def test_laplace_frequencies_attain_epsilon():
     epsilon, sensitivity = 1.0, Sensitivity(2.0, ADD_REMOVE, "l1")
     rng = np.random.default_rng(2)
     near, far = (
-        np.array([laplace(value, sensitivity, epsilon, rng).value for value in np.full(20_000, centre)]) > 2.0
+        np.array([laplace(value, sensitivity, epsilon, rng).value for value in np.full(6_000, centre)]) > 2.0
         for centre in (2.0, 0.0)
     )
     check_audit(near, far, epsilon, tightness=0.85)
@@ -279,18 +279,20 @@ def geometric_law(rate, largest):
     return math.tanh(rate / 2) * np.exp(-rate * np.abs(np.arange(-largest, largest + 1)))
 
 
-@relations
-@pytest.mark.parametrize(("sensitivity", "epsilon"), [(1, 0.7), (2, 0.7), (3, 4.0), (1, 1 / 3)])
-def test_integer_noise_has_its_law(relation, sensitivity, epsilon):
-    value = np.arange(-5_000, 5_000)
+@pytest.mark.parametrize(
+    ("sensitivity", "epsilon", "relation"),
+    [(1, 0.7, ADD_REMOVE), (2, 0.7, REPLACE_ONE), (3, 4.0, ADD_REMOVE), (1, 1 / 3, REPLACE_ONE)],
+)
+def test_integer_noise_has_its_law(sensitivity, epsilon, relation):
+    value = np.arange(-2_000, 2_000)
     released = discrete_laplace(value, Sensitivity(sensitivity, relation, "l1"), epsilon, np.random.default_rng(23))
     noise = released.value - value
     assert released.value.dtype == np.int64
     largest = max(int(8 * sensitivity / epsilon), 3)
-    law = 10_000 * geometric_law(epsilon / sensitivity, largest)
+    law = 4_000 * geometric_law(epsilon / sensitivity, largest)
     common = law > 5
     found = np.array([np.sum(noise == k) for k in range(-largest, largest + 1)])
-    rest = [10_000 - found[common].sum()], [10_000 - law[common].sum()]
+    rest = [4_000 - found[common].sum()], [4_000 - law[common].sum()]
     assert stats.chisquare(np.append(found[common], rest[0]), np.append(law[common], rest[1])).pvalue > 1e-3
     guarantee = released.guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (epsilon, 0.0, relation)
@@ -327,11 +329,9 @@ def test_coins_are_exact_to_the_last_bit():
 
 
 def test_uniform_integers_are_uniform():
-    from helpers.privacy.mechanisms import _integer_below
-
     rng = np.random.default_rng(24)
     for limit in (2, 5, 257):
-        counts = np.bincount([_integer_below(limit, rng) for _ in range(8_000)], minlength=limit)
+        counts = np.bincount([_integer_below(limit, rng) for _ in range(3_000)], minlength=limit)
         assert counts.size == limit
         assert stats.chisquare(counts).pvalue > 1e-3
     assert max(_integer_below(1 << 200, rng) for _ in range(20)).bit_length() > 195
@@ -423,7 +423,7 @@ def test_gaussian_parameters_are_checked_before_the_value():
 @pytest.fixture(scope="module")
 def spheres():
     rng = np.random.default_rng(4)
-    return {d: np.array([spherical_gamma(d, 2.0, rng) for _ in range(15_000)]) for d in (1, 2, 3)}
+    return {d: np.array([spherical_gamma(d, 2.0, rng) for _ in range(5_000)]) for d in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
@@ -457,7 +457,7 @@ def test_k_norm_frequencies_respect_epsilon(axis):
     shift = 2.0 * np.eye(2)[axis]
 
     def hits(value):
-        noisy = np.array([k_norm(value, sensitivity, epsilon, rng).value for _ in range(30_000)]) - shift
+        noisy = np.array([k_norm(value, sensitivity, epsilon, rng).value for _ in range(15_000)]) - shift
         return noisy[:, axis] > 2 * np.abs(noisy[:, 1 - axis])
 
     (low, _), (_, high) = interval(hits(shift)), interval(hits(np.zeros(2)))
@@ -539,7 +539,7 @@ def test_exponential_draws_with_its_probabilities():
     scores, sensitivity = [0.0, 1.0, 3.0], Sensitivity(1.0, ADD_REMOVE, "linf")
     rng = np.random.default_rng(6)
     for monotonic in (False, True):
-        draws = np.array([exponential(scores, sensitivity, 1.0, rng, monotonic=monotonic).value for _ in range(8_000)])
+        draws = np.array([exponential(scores, sensitivity, 1.0, rng, monotonic=monotonic).value for _ in range(4_000)])
         expected = exponential_probabilities(scores, sensitivity, 1.0, monotonic=monotonic)
         for candidate, probability in enumerate(expected):
             low, high = interval(draws == candidate)
@@ -598,7 +598,7 @@ def test_noisy_max_scores_at_least_as_well_as_the_exponential_mechanism(pair, ep
 def test_noisy_max_draws_with_its_probabilities(relation):
     scores, sensitivity = np.array([0.0, 1.0, 2.5, 2.0]), Sensitivity(0.5, relation, "linf")
     rng = np.random.default_rng(7)
-    released = [report_noisy_max(scores, sensitivity, 0.8, rng) for _ in range(10_000)]
+    released = [report_noisy_max(scores, sensitivity, 0.8, rng) for _ in range(4_000)]
     draws = np.array([release.value for release in released])
     for candidate, probability in enumerate(noisy_max_probabilities(scores, 0.8 / (2 * 0.5))):
         low, high = interval(draws == candidate)
@@ -648,10 +648,10 @@ def test_count_noise_follows_the_relation(relation, classes, step):
     """Two classes under replace-one are one count, of half the noise, and its rest."""
     rng = np.random.default_rng(8)
     y = np.repeat([0, 1, 2], [50, 7, 0])
-    released = [class_counts(y, range(classes), 0.5, relation, rng) for _ in range(4_000)]
+    released = [class_counts(y, range(classes), 0.5, relation, rng) for _ in range(1_000)]
     noise = np.array([release.value for release in released]) - [50, 7, 0][:classes]
     spread = np.sqrt(np.exp(-0.5 / step) * 2) / (1 - np.exp(-0.5 / step))  # of two-sided geometric noise
-    assert noise.std(axis=0) == pytest.approx(np.full(classes, spread), rel=0.06)
+    assert noise.std(axis=0) == pytest.approx(np.full(classes, spread), rel=0.15)
     one_count = relation is REPLACE_ONE and classes == 2
     assert np.all(noise.sum(axis=1) == 0) == one_count
     guarantee = released[0].guarantee
@@ -665,10 +665,10 @@ def test_count_frequencies_attain_epsilon_when_a_label_flips():
     epsilon, rng = 1.0, np.random.default_rng(9)
 
     def hits(y):
-        counts = np.array([class_counts(y, [0, 1], epsilon, REPLACE_ONE, rng).value for _ in range(20_000)])
+        counts = np.array([class_counts(y, [0, 1], epsilon, REPLACE_ONE, rng).value for _ in range(5_000)])
         return counts[:, 0] >= 3
 
-    check_audit(hits([0, 0, 0, 1]), hits([0, 0, 1, 1]), epsilon, tightness=0.85)
+    check_audit(hits([0, 0, 0, 1]), hits([0, 0, 1, 1]), epsilon, tightness=0.8)
 
 
 def test_counts_follow_the_public_class_list():

@@ -1,6 +1,6 @@
 """Metrics of a classifier under class imbalance, and their means over repetitions with an interval.
 
-Every number comes from scikit-learn's or imbalanced-learn's own function; this module decides only what happens where
+Every number comes from scikit-learn's or imbalanced-learn's functions; this module decides only what happens where
 they are undefined, and writes it down: a metric that needs a class which does not occur is NaN, never a silent 0 or 1.
 Comparisons of methods are left to `helpers.study.comparison`.
 None of these numbers is private: a score computed on private records is a release that the caller has to account for.
@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from imblearn.metrics import geometric_mean_score, specificity_score
+from imblearn.metrics import geometric_mean_score
 from scipy import stats
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
-    balanced_accuracy_score,
     f1_score,
     matthews_corrcoef,
+    precision_recall_fscore_support,
     precision_score,
     recall_score,
     roc_auc_score,
@@ -137,21 +137,22 @@ def _binary(y: np.ndarray, scores: np.ndarray, predicted: np.ndarray, zero_divis
     names = ("auc", "pr_auc", "f1", "balanced_accuracy", "precision", "recall", "specificity")
     row = dict.fromkeys((*names, "worst_class_accuracy", "macro_accuracy", "g_mean", "mcc"), _NAN)
     if 0 < y.sum() < y.size:
-        recalls = recall_score(y, predicted, average=None, labels=[0, 1])
+        # One pass for all that counts say, since most of the time goes into each call's own checks.
+        precisions, recalls, f1, _ = precision_recall_fscore_support(y, predicted, labels=[0, 1], zero_division=0)
         row = {
             "auc": roc_auc_score(y, scores),
             "pr_auc": average_precision_score(y, scores),
-            "f1": f1_score(y, predicted),
-            "balanced_accuracy": balanced_accuracy_score(y, predicted),
-            "precision": precision_score(y, predicted, zero_division=zero_division),
+            "f1": f1[1],
+            "balanced_accuracy": recalls.mean(),
+            "precision": precisions[1] if predicted.any() else zero_division,
             "recall": recalls[1],
-            "specificity": specificity_score(y, predicted),
+            "specificity": recalls[0],
             "worst_class_accuracy": recalls.min(),
             "macro_accuracy": recalls.mean(),
-            "g_mean": geometric_mean_score(y, predicted),
+            "g_mean": np.sqrt(recalls.prod()),
             "mcc": matthews_corrcoef(y, predicted),
         }
-    row |= {"accuracy": accuracy_score(y, predicted), "prevalence": y.mean()}
+    row |= {"accuracy": np.mean(y == predicted), "prevalence": y.mean()}
     return _plain(row) | {"n": y.size, "undefined_precision": int(not predicted.any())}
 
 
