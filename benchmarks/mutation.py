@@ -11,6 +11,7 @@ Run with `make -C benchmarks mutation`. The survivors, each with the reason why 
 """
 
 import argparse
+import ast
 import contextlib
 import gc
 import hashlib
@@ -97,20 +98,29 @@ class Mutant(NamedTuple):
 
 
 def mutants(module: str) -> Iterator[Mutant]:
-    """Every fault of a module, in the order of the operators; those that change nothing are left out."""
+    """Every fault of a module, in the order of the operators; those that mean the same, or nothing, are left out."""
     code = (ROOT / module).read_text()
-    seen = {code}
+    seen = {_meaning(code), ""}
     for operator, kind in OPERATORS.items():
         for occurrence in range(10_000):
             changed = mutate_code(code, kind(), occurrence)
             if changed is None:
                 break
-            if changed in seen:
+            meaning = _meaning(changed)
+            if meaning in seen:
                 continue
-            seen.add(changed)
+            seen.add(meaning)
             lines = zip(code.split("\n"), changed.split("\n"), strict=False)
             line, (before, after) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
             yield Mutant(module, operator, occurrence, line, before.strip(), after.strip(), changed)
+
+
+def _meaning(code: str) -> str:
+    """The program without its spelling; empty if it is none."""
+    try:
+        return ast.dump(ast.parse(code))
+    except SyntaxError:
+        return ""
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):

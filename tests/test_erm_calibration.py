@@ -167,3 +167,23 @@ def test_the_message_names_the_budget():
     for call in (erm.calibrate, lambda **problem: erm.calibrate_gaussian(delta=1e-3, **problem)):
         with pytest.raises(ValueError, match=r"epsilon must exceed what the Jacobian costs .* got 0\.5"):
             call(epsilon=0.5, n_records=10, regularization=1e-6, loss=HUBER, raise_regularization=False)
+
+
+def test_weightings_by_hand_and_their_ranges():
+    assert erm.fixed_weights(0.8, ADD_REMOVE) == (0.8, 0.8, 0.8)
+    assert erm.fixed_weights(0.8) == (1.6, 0.8, 0.8)
+    assert erm.balanced_weights(4) == (4.0, 4.0, 1.0)
+    for bad in (0.0, -0.5, math.inf):
+        with pytest.raises(ValueError, match="largest must be"):
+            erm.fixed_weights(bad)
+    with pytest.raises(ValueError, match="neighbouring must be"):
+        erm.fixed_weights(1.0, "add")
+    for bad in (1, 0, 2.5):
+        with pytest.raises(ValueError, match="n_classes must be"):
+            erm.balanced_weights(bad)
+
+
+def test_one_record_has_class_weights():
+    assert erm.class_weights([1, 0]).tolist() == [0.0, 1.0]
+    assert erm.class_weights([1, 0, 0]) == pytest.approx([1 / 3] * 3)
+    assert erm.class_weights([0.5, 0, 2]) == pytest.approx([0.4, 0.4, 0.2])

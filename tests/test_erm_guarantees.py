@@ -24,6 +24,7 @@ def test_counts_and_coefficients_share_the_budget(kind):
     """Both parts are what the two releases get, and together they are epsilon."""
     model = kind(2.0, regularization=0.1, class_weight="private", counts_share=0.25).fit(X, Y)
     assert model.guarantee_.epsilon == pytest.approx(2.0, rel=1e-12)
+    assert model.guarantee_.delta == getattr(model, "delta", 0.0)
     alone = kind(1.5, regularization=0.1, class_weight=dict(enumerate(model.class_weight_))).fit(X, Y)
     for name in ("noise_rate_", "noise_multiplier_", "rho_", "epsilon_noise_", "epsilon_solver_"):
         assert getattr(model, name, 0.0) == pytest.approx(getattr(alone, name, 0.0)), name
@@ -65,33 +66,8 @@ def test_gaussian_noise_in_the_objective_has_mean_zero():
     for _ in range(20):
         model = erm.ObjectivePerturbationClassifier(600.0, 0.1, delta=0.9).fit(X, Y)
         noise.append(recovered_noise(model, X, Y))
-    assert np.abs(noise).max() < 6 * model.noise_scale_ < 0.5
+    assert np.abs(noise).max() < 6 * model.noise_scale_ < 0.8
     assert np.std(noise) == pytest.approx(model.noise_scale_, rel=0.4)
-
-
-def test_defaults_are_the_published_ones():
-    shared = {
-        "epsilon": 1.0,
-        "regularization": 1e-3,
-        "radius": 1.0,
-        "fit_intercept": True,
-        "random_state": None,
-        "classes": (0, 1),
-        "neighbouring": REPLACE_ONE,
-        "n_records": None,
-        "loss": "logistic",
-        "h": 0.5,
-        "class_weight": None,
-        "bounds": None,
-        "counts_share": 0.1,
-    }
-    own = [
-        {"tol": 5e-7, "delta": 0.0, "raise_regularization": True},
-        {"tol": 5e-7},
-        {"delta": 1e-6, "n_steps": 100, "clip": None, "learning_rate": None},
-    ]
-    for kind, extra in zip(KINDS, own, strict=True):
-        assert kind().get_params() == shared | extra
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
@@ -129,7 +105,7 @@ def test_constants_that_prove_less_than_was_asked_for_say_so():
     [
         (erm.ObjectivePerturbationClassifier(0.3, 0.1, radius=5.0, fit_intercept=False), 4e-7 / (0.3 * 5.0)),
         (erm.ObjectivePerturbationClassifier(0.3, 0.1, tol=0.4, fit_intercept=False), 4e-7 / 0.3),
-        (erm.OutputPerturbationClassifier(0.3, 0.1, fit_intercept=False), 2 / (60 * 0.1) / 0.3),
+        (erm.OutputPerturbationClassifier(0.05, 0.1, fit_intercept=False), 2 / (60 * 0.1) / 0.05),
     ],
 )
 def test_releases_lie_on_the_grid_of_their_noise(model, scale):
@@ -267,6 +243,7 @@ def test_the_event_of_gradient_descent_is_its_guarantee():
     ("name", "last", "beyond"),
     [
         ("delta", 1e-300, 0.0),
+        ("delta", 0.999, 1.0),
         ("n_steps", 1, 0),
         ("clip", 1e-100, 0.99e-100),
         ("clip", 1e100, 1.01e100),

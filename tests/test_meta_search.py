@@ -13,13 +13,16 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers import erm, meta
+from helpers.meta import search as searches
 from helpers.meta.search import REPEATS, draw_repeats, selection_epsilon
 from helpers.privacy import (
     ADD_REMOVE,
+    EXACT_REALS,
     REPLACE_ONE,
     SEED_SECRET,
     ApproximateDpEvent,
     Guarantee,
+    Release,
     Sensitivity,
     event_epsilon,
     exponential_probabilities,
@@ -137,7 +140,7 @@ def test_dp_accounting_agrees_in_the_limit(law):
 @pytest.mark.parametrize("mean", [1.0, 1 + 1e-13, 1.5, 10.0])
 def test_number_of_trials_has_the_stated_mean(law, mean):
     rng = np.random.default_rng(0)
-    draws = np.array([draw_repeats(rng, mean, law) for _ in range(20_000)])
+    draws = np.array([draw_repeats(rng, mean, law) for _ in range(5_000)])
     assert draws.min() >= 1
     assert abs(draws.mean() - mean) <= 5 * draws.std() / np.sqrt(draws.size) + 1e-12
 
@@ -229,6 +232,133 @@ def test_costs_choose_by_what_a_mistake_costs():
     for chosen, mistake_costs in (({"sign": 0}, None), ({"sign": 1}, costs)):
         search = meta.PartitionedSearch(Sign(), {"sign": [0, 1]}, 50.0, mistake_costs=mistake_costs, random_state=0)
         assert search.fit(X, y).best_params_ == chosen
+
+
+# What the noise of the choice is for, on fitted objects
+
+
+class Spy:
+    """Stands in for a mechanism: notes what it is asked for, and lets it do its work."""
+
+    def __init__(self, monkeypatch, name):
+        self.real, self.asked = getattr(searches, name), []
+        monkeypatch.setattr(searches, name, self)
+
+    def __call__(self, value, sensitivity, epsilon, rng):
+        self.asked.append((value, sensitivity, epsilon))
+        return self.real(value, sensitivity, epsilon, rng)
+
+
+WRONG = np.full((50, 2), -0.5), np.ones(50, int)  # what `Sign(1)` gets wrong, always
+
+
+@pytest.mark.parametrize(("costs", "price", "largest"), [(None, 1.0, 1.0), ({0: 0.7, 1: 0.2}, 0.2, 0.7)])
+@pytest.mark.parametrize(("parts", "judges"), [("disjoint", 16), ("shared", 10)])
+def test_one_record_moves_the_score_of_a_candidate_by_the_stated_sensitivity(
+    monkeypatch, parts, judges, costs, price, largest
+):
+    spy = Spy(monkeypatch, "exponential")
+    meta.PartitionedSearch(Sign(), {"sign": [1, -1]}, 0.6, parts, mistake_costs=costs).fit(*WRONG)
+    ((scores, sensitivity, epsilon),) = spy.asked
+    assert scores == pytest.approx([-price * judges, 0.0])
+    assert sensitivity == Sensitivity(largest, REPLACE_ONE, "linf")
+    assert epsilon == 0.6
+
+
+@pytest.mark.parametrize(("costs", "price", "largest"), [(None, 1.0, 1.0), ({0: 0.7, 1: 0.2}, 0.2, 0.7)])
+@pytest.mark.parametrize(("law", "share"), [("geometric", 3), ("logarithmic", 2)])
+def test_a_trials_score_has_the_noise_of_its_budget(monkeypatch, law, share, costs, price, largest):
+    spy = Spy(monkeypatch, "laplace")
+    meta.RepeatedSearch(Sign(), {"sign": [1]}, 0.6, 20.0, law, mistake_costs=costs).fit(*WRONG)
+    for score, sensitivity, epsilon in spy.asked:
+        assert score == pytest.approx(-price * 10)
+        assert sensitivity == Sensitivity(largest, REPLACE_ONE, "l1")
+        assert epsilon == pytest.approx(0.6 / share)
+
+
+def test_the_best_trial_is_kept_by_its_noisy_score(monkeypatch):
+    """Scores handed out in turn: the largest wins, the first of equals."""
+    scores = iter([0.5, 3.0, 3.0, -1.0, 2.0])
+    monkeypatch.setattr(searches, "draw_repeats", lambda rng, mean, law: 5)
+    monkeypatch.setattr(searches, "laplace", lambda *asked: Release(next(scores), None))
+    settings_seen = []
+    real = meta.RepeatedSearch._learn
+
+    def learn(self, setting, X, y, rng):
+        settings_seen.append(setting["regularization"])
+        return real(self, setting, X, y, rng)
+
+    monkeypatch.setattr(meta.RepeatedSearch, "_learn", learn)
+    grid = {"regularization": np.linspace(0.1, 1.0, 40).tolist()}
+    model = meta.RepeatedSearch(erm.OutputPerturbationClassifier(), grid, random_state=0).fit(*data())
+    assert model.best_params_["regularization"] == settings_seen[1]
+    assert len(set(settings_seen)) > 2
+
+
+@pytest.mark.parametrize(("trials", "mean"), [(None, 6.0), (2.5, 2.5)])
+@pytest.mark.parametrize("law", REPEATS)
+def test_three_trials_for_each_candidate(monkeypatch, trials, mean, law):
+    asked = []
+    monkeypatch.setattr(searches, "draw_repeats", lambda rng, mean, law: asked.append((mean, law)) or 1)
+    meta.RepeatedSearch(Sign(), {"sign": [1, -1]}, trials=trials, law=law).fit(*data(20))
+    assert asked == [(mean, law)]
+
+
+@pytest.mark.parametrize(("n", "share", "learned"), [(100, 0.25, 75), (2, 0.2, 1), (40, 0.001, 39), (40, 0.999, 1)])
+@pytest.mark.parametrize(
+    "search", [meta.PartitionedSearch(Kept(), SAME, parts="shared"), meta.RepeatedSearch(Kept(), SAME)]
+)
+def test_the_held_out_share_is_held_out(search, n, share, learned):
+    fits = real_fits(search.set_params(held_out=share), *data(n))
+    assert {len(rows) for _, rows, _ in fits} == {learned}
+
+
+def test_the_smallest_tables():
+    for search, fewest in (
+        (meta.PartitionedSearch(Sign(), {"sign": [1, -1]}), 3),
+        (meta.PartitionedSearch(Sign(), {"sign": [1, -1]}, parts="shared"), 2),
+        (meta.RepeatedSearch(Sign(), {"sign": [1, -1]}), 2),
+    ):
+        assert search.fit(*data(fewest)).best_params_["sign"] in (-1, 1)
+        with pytest.raises(ValueError, match=f"at least {fewest} records"):
+            search.fit(*data(fewest - 1))
+
+
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
+def test_what_is_assumed_is_named(kind):
+    usual = {"number of records public", "candidates public", "set of labels public", EXACT_REALS}
+    usual |= {"number of trials and running time secret"} if kind is meta.RepeatedSearch else set()
+    costs = {0: 0.0, 1: 1.0}
+    assert set(kind(Sign(), {"sign": [1]}).fit(*data()).guarantee_.assumes) == usual
+    weighed = kind(Sign(), {"sign": [1]}, mistake_costs=costs, random_state=0).fit(*data())
+    assert set(weighed.guarantee_.assumes) == usual | {"costs of mistakes public", SEED_SECRET}
+
+
+def test_mistakes_that_cost_nothing_need_a_sensitivity_all_the_same():
+    free = {0: 0.0, 1: 0.0}
+    assert meta.PartitionedSearch(Sign(), {"sign": [1]}, mistake_costs=free)._sensitivity("l1").value == 1.0
+
+
+def test_ranges_end_where_they_are_said_to():
+    assert selection_epsilon(0.0, 0.0) == 0.0
+    for bad in ((-0.1, 1.0), (1.0, -0.1)):
+        with pytest.raises(ValueError, match="must be"):
+            selection_epsilon(*bad)
+    rng = np.random.default_rng(0)
+    assert draw_repeats(rng, 1e9) > 0
+    for bad in (0.999, 1.001e9):
+        with pytest.raises(ValueError, match="mean must be"):
+            draw_repeats(rng, bad)
+        with pytest.raises(ValueError, match="trials must be"):
+            meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=bad).fit(None, None)
+    for bad in (-0.01, 1.01):
+        with pytest.raises(ValueError, match="mistake_costs must be"):
+            meta.RepeatedSearch(Sign(), {"sign": [1]}, mistake_costs={0: bad, 1: 0.5}).fit(None, None)
+    meta.PartitionedSearch(Sign(factor=1 + 1e-12), {"sign": [1]}).fit(*data())
+    with pytest.raises(ValueError, match="estimator must be 1-DP with delta 0"):
+        meta.PartitionedSearch(Sign(factor=1 + 1e-6), {"sign": [1]}).fit(*data())
+    with pytest.raises(ValueError, match="with delta 0"):
+        meta.PartitionedSearch(erm.DPGradientDescentClassifier(n_steps=2), {"clip": [1.0]}).fit(*data())
 
 
 @pytest.mark.parametrize(
