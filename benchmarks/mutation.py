@@ -22,6 +22,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,14 +220,17 @@ def _check_tests(chosen: dict[str, list[str]], jobs: int) -> None:
         print(f"{mutant.module}: its tests take {outcome.seconds:.1f} s", flush=True)
 
 
+@cache
+def _digest(*files: str) -> bytes:
+    """Of sources as they are at the start of a run."""
+    parts = (hashlib.sha256(file.encode() + (ROOT / file.partition("::")[0]).read_bytes()).digest() for file in files)
+    return b"".join(parts)
+
+
 def _key(mutant: Mutant, tests: list[str]) -> str:
     """Of a fault and the tests that have seen it, or let it pass: their sources, and those of what they share."""
-    digest = hashlib.sha256((ROOT / mutant.module).read_bytes())
-    shared = [f"tests/{name}.py" for name in ("erm_data", "inventory")]
-    for test in [*tests, *shared]:
-        digest.update(test.encode() + (ROOT / test.partition("::")[0]).read_bytes())
-    digest.update(f"{mutant.operator} {mutant.occurrence}".encode())
-    return digest.hexdigest()[:16]
+    sources = _digest(mutant.module, *tests, "tests/erm_data.py", "tests/inventory.py")
+    return hashlib.sha256(sources + f"{mutant.operator} {mutant.occurrence}".encode()).hexdigest()[:16]
 
 
 def _of_file(test: str, tests: list[str]) -> list[str]:

@@ -15,18 +15,18 @@ from helpers.cli import main
 
 RUNS = {
     "preliminaries": [
+        {"dataset": "abalone", "n_seeds": "3", "n_draws": "20000"},
         {"n_draws": "20000"},
         {"epsilon": "0.5", "delta": "1e-6", "n_draws": "20000"},
-        {"dataset": "abalone", "n_seeds": "3", "n_draws": "20000"},
     ],
     "oversampling": [
-        {"n_seeds": "2"},
         {"dataset": "abalone", "n_seeds": "2", "epsilons": "[1.0]"},
+        {"n_seeds": "2"},
         {"multiplicity": "3", "n_seeds": "2", "epsilons": "[0.5, 2.0]"},
     ],
     "smote": [
-        {"n_seeds": "2", "n_audit": "200", "sizes": "[500]", "ratios": "[4]"},
         {"dataset": "abalone", "dimension": "3", "neighbours": "1", "n_seeds": "2", "n_audit": "200", "sizes": "[500]"},
+        {"n_seeds": "2", "n_audit": "200", "sizes": "[500]", "ratios": "[4]"},
         {"attack_epsilon": "1.0", "n_minority": "300", "n_audit": "300", "n_seeds": "2", "epsilons": "[2.0]"},
     ],
     "known-population": [
@@ -35,8 +35,8 @@ RUNS = {
         {"sizes": "[520]", "epsilons": "[0.5, 5.0]", "beta": "0.5", "delta": "1e-4", "n_draws": "2000"},
     ],
     "bagging": [
-        {"n_seeds": "2", "sizes": "[500]", "learners": "[3]", "n_audit": "1000"},
         {"dataset": "abalone", "n_seeds": "2", "sizes": "[500]", "ratios": "[9.0]", "learners": "[2]"},
+        {"n_seeds": "2", "sizes": "[500]", "learners": "[3]", "n_audit": "1000"},
         {"weights": "none", "epsilon": "2.0", "n_seeds": "2", "sizes": "[200]", "ratios": "[8.0]", "learners": "[1]"},
     ],
     "private-erm": [
@@ -45,6 +45,7 @@ RUNS = {
         {"n_noise": "2", "n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
     ],
     "weighted-erm": [
+        {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2", "n_fuzz": "50"},
         {"n_seeds": "2", "n_fuzz": "60", "n_restarts": "2"},
         {
             "datasets": '["ecoli"]',
@@ -53,12 +54,11 @@ RUNS = {
             "n_seeds": "2",
             "n_fuzz": "40",
         },
-        {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2", "n_fuzz": "50"},
     ],
     "kernels-tuning": [
+        {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
         {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},
         {"datasets": '["mammography"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_seeds": "2"},
-        {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
     ],
 }
 
@@ -83,7 +83,14 @@ def test_every_chapter_is_run_here():
     assert all(len(sets) == 3 for sets in RUNS.values())
 
 
-@pytest.mark.parametrize(("name", "values"), [(name, values) for name, sets in RUNS.items() for values in sets])
+def each_run():
+    """The first set of each chapter, which differs most from the defaults, in every test run; the others weekly."""
+    for name, (first, *others) in RUNS.items():
+        yield pytest.param(name, first)
+        yield from (pytest.param(name, values, marks=pytest.mark.weekly) for values in others)
+
+
+@pytest.mark.parametrize(("name", "values"), list(each_run()))
 def test_a_chapter_runs_with_other_parameters(name, values, runs, capsys):
     chapter = chapters.chapter(name)
     skip_without(*chapter.requires, *filter(None, [values.get("dataset")]))

@@ -309,3 +309,118 @@ def test_a_threshold_around_and_inside_other_wrappers():
 
 def test_the_auc_of_these_tests():
     assert DISTANCE / math.sqrt(2) == pytest.approx(ndtri(AUC), abs=1e-3)
+
+
+# Limits, numbers and names
+
+
+def test_thresholds_by_hand():
+    assert threshold.cost_threshold(1.0, 9.0) == pytest.approx(0.1)
+    assert threshold.cost_threshold(3.0, 1.0) == pytest.approx(0.75)
+    assert [round(threshold.f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)] == [0.02, 0.09, 0.252]
+    assert threshold.f1_threshold(0.3, 0.5) == pytest.approx(0.3 / 1.3, abs=1e-6)  # all are called "yes"
+    for bad in ((0.0, 0.8), (1.0, 0.8), (0.3, 0.49), (0.3, 1.0)):
+        with pytest.raises(ValueError, match="must be"):
+            threshold.f1_threshold(*bad)
+    for bad in ((0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)):
+        with pytest.raises(ValueError, match="must be"):
+            threshold.cost_threshold(*bad)
+
+
+@pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
+def test_a_recall_threshold_is_a_private_choice_at_its_epsilon(monkeypatch, relation):
+    asked = []
+
+    def spy(scores, sensitivity, epsilon, rng):
+        asked.append((scores, sensitivity, epsilon))
+        return Release(int(np.argmax(scores)), Guarantee(epsilon, 0.0, relation))
+
+    monkeypatch.setattr(threshold, "exponential", spy)
+    scores, minority = np.array([-3.0, -1.0, 1.0, 3.0, 9.0]), np.array([1, 1, 1, 1, 0])
+    found = threshold.recall_threshold(scores, minority, 0.75, 0.4, relation, np.random.default_rng(0))
+    ((ranks, sensitivity, epsilon),) = asked
+    assert ranks == pytest.approx(-np.abs(np.searchsorted([-3.0, -1.0, 1.0, 3.0], threshold.CANDIDATES) - 1.0))
+    assert (sensitivity.value, sensitivity.neighbouring) == (1.0 if relation is REPLACE_ONE else 0.75, relation)
+    assert (sensitivity.norm, epsilon, found.guarantee.epsilon) == ("linf", 0.4, 0.4)
+    assert -3.0 < found.value <= -1.0
+    for bad in (0.0, 1.0):
+        with pytest.raises(ValueError, match="target must be"):
+            threshold.recall_threshold(scores, minority, bad, 0.4, relation, np.random.default_rng(0))
+
+
+def test_candidates_are_the_published_ones():
+    """Their number enters the bound of the docstring; evenly spaced, from -10 to 10 or as the module says."""
+    steps = np.diff(threshold.CANDIDATES)
+    assert threshold.CANDIDATES.size == 20_001
+    assert steps == pytest.approx(np.full(20_000, steps[0]))
+    assert threshold.CANDIDATES[0] == -threshold.CANDIDATES[-1]
+
+
+@pytest.mark.parametrize("learner", [BASE, ADDING], ids=["replace", "add"])
+def test_what_is_assumed_is_named(learner):
+    def assumed(objective, **changes):
+        model = meta.ThresholdClassifier(learner, 3.0, objective, mistake_costs=COSTS, **changes)
+        return set(model.fit(*records()).guarantee_.assumes)
+
+    inner = set(learner.fit(*records()).guarantee_.assumes)
+    size = {"number of records public"} if learner is BASE else set()
+    usual = inner | size | {"set of labels public"}
+    assert assumed("expected_cost") == usual | {"costs of mistakes public"}
+    assert assumed("balanced_accuracy") == usual | {"class list"}
+    assert assumed("f1") == usual | {"class list", "expected AUC public"}
+    assert assumed("recall") == usual
+
+
+@pytest.mark.parametrize("learner", [BASE, ADDING], ids=["replace", "add"])
+def test_made_up_records_only_where_the_number_is_private(monkeypatch, learner):
+    seen = []
+    real = threshold.fit_learner
+    monkeypatch.setattr(threshold, "fit_learner", lambda model, X, y: seen.append((X, y)) or real(model, X, y))
+    X, y = records()
+    meta.ThresholdClassifier(learner, 3.0).fit(X, y)
+    ((rows, labels),) = seen
+    assert len(rows) == (200 if learner is BASE else 202)
+    if learner is ADDING:
+        assert sorted(labels[np.all(rows == 0, axis=1)]) == [0, 1]
+
+
+def test_a_promise_is_kept_up_to_rounding():
+    meta.ThresholdClassifier(Oracle(factor=1 + 1e-12)).fit(*records())
+    with pytest.raises(ValueError, match=r"estimator must keep its epsilon, 0\.9, got"):
+        meta.ThresholdClassifier(Oracle(factor=1 + 1e-6)).fit(*records())
+
+
+def test_the_scores_that_decide_are_those_asked_for():
+    X, y = records()
+    shown = meta.ThresholdClassifier(BASE, 5.0, "recall", target_recall=0.5).fit(X, y)
+    assert 0 < shown.threshold_ < 1
+    raw = meta.ThresholdClassifier(BASE, 5.0, "recall", target_recall=0.5, response_method="decision_function")
+    assert raw.fit(X, y).threshold_ in threshold.CANDIDATES
+    assert np.array_equal(raw.predict(X), (raw.decision_function(X) >= raw.threshold_).astype(int))
+    for bad in ({"expected_auc": 0.499}, {"target_recall": 1.0}, {"threshold_share": 0.0}, {"threshold_share": -0.5}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            meta.ThresholdClassifier(Oracle()).set_params(**bad).fit(None, None)
+    for fine in ({"expected_auc": 0.5}, {"target_recall": 0.01}, {"threshold_share": 0.99}):
+        meta.ThresholdClassifier(Oracle()).set_params(**fine).fit(X[:, :1], y)
+
+
+def test_a_score_at_the_threshold_is_the_minoritys():
+    model = meta.ThresholdClassifier(Oracle(), 50.0).fit(*population(500, 0.3, 2.0, 0))
+    assert model.predict([[model.threshold_], [np.nextafter(model.threshold_, -9)]]).tolist() == [1, 0]
+
+
+def test_learners_that_need_many_records_are_tried_with_as_many_as_there_are():
+    class Many(Oracle):
+        def fit(self, X, y):
+            if len(X) < 30:
+                raise ValueError(f"30 records are needed, got {len(X)}")
+            return super().fit(X, y)
+
+    X, y = records()
+    meta.ThresholdClassifier(Many()).fit(X[:30, :1], y[:30])
+    with pytest.raises(ValueError, match="30 records are needed, got 29"):
+        meta.ThresholdClassifier(Many()).fit(X[:29, :1], y[:29])
+    with pytest.raises(ValueError, match="30 records are needed, got 2"):
+        meta.ThresholdClassifier(Many()).fit(X[:0, :1], y[:0])
+    with pytest.raises(ValueError, match="estimator must take any number of records under add/remove-one"):
+        meta.ThresholdClassifier(Many(relation=ADD_REMOVE)).fit(X[:, :1], y)

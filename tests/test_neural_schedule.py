@@ -1,0 +1,157 @@
+"""One schedule for noise, accounting and calibration: lengths, events, budgets."""
+
+import numpy as np
+import pytest
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from helpers.neural import Schedule
+from helpers.privacy import ADD_REMOVE, gaussian_epsilon
+
+DELTA = 1e-5
+
+
+def stages(values) -> tuple[np.ndarray, np.ndarray]:
+    """Values in order of appearance and how often each stands there, for stages that all differ."""
+    starts = np.flatnonzero(np.r_[True, np.diff(values) != 0])
+    return values[starts], np.diff(np.r_[starts, len(values)])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 500), st.integers(1, 6), st.floats(0.3, 0.95), st.floats(0.3, 1.0), st.floats(1.01, 3.0))
+def test_sad_follows_its_recurrences_and_its_lengths_sum_to_the_total(total, n, beta, gamma, decay):
+    assume(total * gamma ** (n - 1) / n >= 1)
+    schedule = Schedule.sad(total, n, beta, gamma, decay, sample_rate=0.1, sigma_final=2.0, clip_final=0.5)
+    sigma, lengths = stages(schedule.noise_multipliers)
+    clip, same = stages(schedule.clip_norms)
+    assert len(schedule) == total
+    assert lengths.tolist() == same.tolist()
+    assert len(sigma) == n
+    np.testing.assert_allclose(sigma[:-1], beta * sigma[1:])
+    np.testing.assert_allclose(clip[:-1], decay * clip[1:])
+    assert (sigma[-1], clip[-1]) == (2.0, 0.5)
+    exact = gamma ** np.arange(n - 1, -1, -1.0)
+    ends = total * np.cumsum(exact) / exact.sum()
+    assert np.abs(np.cumsum(lengths) - ends).max() <= 0.5 + 1e-9
+
+
+def test_auto_schedules_fall_by_epochs_and_by_equal_stages():
+    by_epoch = Schedule.auto_l(7, 0.5, 3, sample_rate=0.1, noise_multiplier=8.0, clip_norm=2.0)
+    assert by_epoch.noise_multipliers.tolist() == [8, 8, 8, 4, 4, 4, 2]
+    by_stage = Schedule.auto_s(7, 0.5, 3, sample_rate=0.1, noise_multiplier=8.0)
+    assert by_stage.noise_multipliers.tolist() == [8, 8, 4, 4, 4, 2, 2]
+    assert by_epoch.clip_norms.tolist() == [2.0] * 7
+
+
+def test_exponential_changes_by_one_factor():
+    schedule = Schedule.exponential(5, 16.0, sample_rate=0.1, clip_norm=16.0, clip_ratio=1 / 16)
+    np.testing.assert_allclose(schedule.noise_multipliers, [1, 2, 4, 8, 16])
+    np.testing.assert_allclose(schedule.clip_norms, [16, 8, 4, 2, 1])
+    assert len(Schedule.exponential(1, 2.0, sample_rate=0.1)) == 1
+
+
+def test_the_event_is_the_composition_of_every_step():
+    """Renyi divergences of single steps, summed one by one, against those of the counted event."""
+    schedule = Schedule([1.0, 2.0, 1.0, 1.0], [9.0, 1.0, 5.0, 2.0], [0.5, 0.1, 0.5, 1.0])
+    steps = zip(schedule.noise_multipliers, schedule.sample_rates, strict=True)
+    one_by_one = ComposedDpEvent([PoissonSampledDpEvent(q, GaussianDpEvent(sigma)) for sigma, q in steps])
+    expected = RdpAccountant(neighboring_relation=ADD_REMOVE).compose(one_by_one).get_epsilon(DELTA)
+    assert schedule.epsilon(DELTA, accountant="rdp") == pytest.approx(expected, rel=1e-9)
+    assert len(schedule.event().events) == 3  # two equal steps are counted although they stand apart
+    assert schedule.reversed().event() == schedule.event()
+    assert schedule.reversed() != schedule
+
+
+def test_the_guarantee_names_relation_delta_and_what_is_public():
+    guarantee = Schedule.constant(20, sample_rate=0.05).guarantee(DELTA, assumes=["labels public"])
+    assert guarantee.neighbouring is ADD_REMOVE
+    assert guarantee.delta == DELTA
+    assert {"schedule public", "secret sample", "labels public"} <= set(guarantee.assumes)
+    assert guarantee.epsilon == pytest.approx(1.985, abs=2e-3)  # dp-accounting's PLD; PRV gives 1.995, RDP 2.481
+    whole = Schedule.constant(20, sample_rate=1.0).guarantee(DELTA)
+    assert "secret sample" not in whole.assumes
+
+
+def test_long_schedules_take_the_smaller_bound():
+    long = Schedule.constant(200_000, sample_rate=1e-4, noise_multiplier=1.0)
+    pld, rdp, smaller = (long.epsilon(DELTA, accountant=name, interval=1e-2) for name in ("pld", "rdp", "smaller"))
+    assert rdp < 0.7 * pld
+    assert smaller == rdp
+    assert "Renyi" in long.guarantee(DELTA, interval=1e-2).source
+
+
+@pytest.mark.parametrize(
+    ("schedule", "epsilon", "accountant"),
+    [
+        (Schedule.constant(300, sample_rate=0.02), 1.0, "pld"),
+        (Schedule.constant(300, sample_rate=0.02, noise_multiplier=50.0), 8.0, "rdp"),
+        (Schedule.sad(60, 3, 0.8, 0.9, 1.5, sample_rate=0.1), 3.0, "smaller"),
+        (Schedule.constant(5, sample_rate=1.0, noise_multiplier=1e-3), 0.1, "smaller"),
+    ],
+    ids=["constant-pld", "constant-rdp", "sad", "full-batch"],
+)
+def test_calibration_meets_the_budget_and_not_much_better(schedule, epsilon, accountant):
+    way = {"accountant": accountant, "interval": 5e-3}
+    calibrated = schedule.calibrate(epsilon, DELTA, **way)
+    assert calibrated.guarantee(DELTA, **way).epsilon <= epsilon
+    assert calibrated.scaled(0.999).epsilon(DELTA, **way) > epsilon
+    ratio = calibrated.noise_multipliers / schedule.noise_multipliers
+    np.testing.assert_allclose(ratio, ratio[0])
+    assert np.array_equal(calibrated.clip_norms, schedule.clip_norms)
+    assert np.array_equal(calibrated.sample_rates, schedule.sample_rates)
+
+
+def test_many_levels_are_rounded_down_and_only_for_the_accountant():
+    schedule = Schedule.exponential(300, 3.0, sample_rate=1.0, noise_multiplier=20.0)
+    exact = schedule.guarantee(DELTA).event
+    mu = np.sqrt(np.sum(schedule.noise_multipliers**-2.0))
+    truth = gaussian_epsilon(DELTA, mu)
+    assert truth < schedule.epsilon(DELTA) < 1.02 * truth
+    assert len(exact.events) == 300
+
+
+def test_the_unreachable_is_refused():
+    schedule = Schedule.constant(1000, sample_rate=0.5)
+    with pytest.raises(ValueError, match="epsilon must be within reach"):
+        schedule.calibrate(1e-6, DELTA, accountant="pld", interval=0.1)
+
+
+def test_a_schedule_cannot_be_changed_afterwards():
+    noise = np.ones(3)
+    schedule = Schedule(noise, noise, noise / 2)
+    noise[:] = 7
+    assert schedule.noise_multipliers.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        schedule.noise_multipliers[0] = 2
+    with pytest.raises(AttributeError):
+        schedule.clip_norms = noise
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Schedule([], [], []), "noise_multipliers must be a vector"),
+        (lambda: Schedule([0.0], [1.0], [0.5]), "noise_multipliers must"),
+        (lambda: Schedule([1.0], [np.nan], [0.5]), "clip_norms must"),
+        (lambda: Schedule([1.0], [1.0], [1.5]), "sample_rates must"),
+        (lambda: Schedule([1.0, 1.0], [1.0], [0.5]), "one length"),
+        (lambda: Schedule.constant(0, sample_rate=0.5), "lengths must"),
+        (lambda: Schedule.constant(5, sample_rate=0.0), "sample_rate must"),
+        (lambda: Schedule.step([2, 3], [1.0], [1.0, 1.0], sample_rate=0.5), "noise_multipliers must have one number"),
+        (lambda: Schedule.sad(2, 3, 0.8, 0.9, sample_rate=0.1), "n_stages must"),
+        (lambda: Schedule.sad(10, 3, 1.2, 0.9, sample_rate=0.1), "beta must"),
+        (lambda: Schedule.sad(10, 3, 0.8, 0.0, sample_rate=0.1), "gamma must"),
+        (lambda: Schedule.sad(10, 3, 0.8, 0.1, sample_rate=0.1), "no stage is empty"),
+        (lambda: Schedule.sad(10, 3, 0.8, 0.9, 0.5, sample_rate=0.1), "clip_decay must"),
+        (lambda: Schedule.auto_l(10, 1.5, 2, sample_rate=0.1), "decay must"),
+        (lambda: Schedule.exponential(10, -1.0, sample_rate=0.1), "ratio must"),
+        (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 0.0), "delta must"),
+        (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 1e-5, accountant="gdp"), "accountant must"),
+        (lambda: Schedule.constant(5, sample_rate=0.5).scaled(0.0), "factor must"),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,445 @@
+"""What the trainer executes is what was accounted, and what it publishes gives no noise back."""
+
+import functools
+import pickle
+import shutil
+import stat
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from helpers.neural import Focal, Schedule, clipped_sum, poisson_sample, read_checkpoint, train
+from helpers.neural.losses import CrossEntropy
+from helpers.privacy import ADD_REMOVE, SEED_SECRET
+
+DELTA = 1e-5
+KEY = "private-noise-key.json"
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Recording(torch.optim.SGD):
+    """Remembers the noisy mean gradients it is given."""
+
+    def __init__(self, parameters, seen, **options):
+        super().__init__(parameters, **options)
+        self.seen = seen
+
+    def step(self):
+        self.seen.append([p.grad.clone().double() for group in self.param_groups for p in group["params"]])
+        super().step()
+
+
+def recording(seen):
+    return functools.partial(Recording, seen=seen, lr=0.0)
+
+
+def mlp(width=4, inputs=3, classes=2, dropout=0.0, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Dropout(dropout), nn.Linear(width, classes))
+
+
+def records(n=20, seed=0, inputs=3, size=1.0):
+    rng = np.random.default_rng(seed)
+    return size * rng.normal(size=(n, inputs)), np.arange(n) % 2
+
+
+def pull_first(logits, labels):
+    """A loss whose gradient is long, and only in the first logit's weights."""
+    return 1e3 * logits[:, 0]
+
+
+def flat(total) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in total.values()])
+
+
+def quick(T=4, noise_multiplier=8.0, **options):
+    """A few steps with noise that accountants read fast."""
+    return Schedule.constant(T, sample_rate=0.5, noise_multiplier=noise_multiplier, **options)
+
+
+def states(trained) -> list[torch.Tensor]:
+    return list(trained.model.state_dict().values())
+
+
+def equal(one, other) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(states(one), states(other), strict=True))
+
+
+# What is executed
+
+
+def test_every_executed_step_is_the_accounted_one():
+    """Noise, clipping and sampling as measured on what the optimiser gets, against the arrays that are accounted."""
+    n, width = 400, 5000
+    phases = Schedule.sad(12, 3, 0.5, 0.9, 3.0, sample_rate=0.1, sigma_final=4.0)
+    schedule = Schedule(phases.noise_multipliers, phases.clip_norms, np.linspace(0.1, 0.65, 12))
+    X, y = np.zeros((n, width)), np.zeros(n, dtype=int)
+    X[:, 0] = 1
+    seen, told = [], []
+    model = nn.Linear(width, 2, bias=False)
+    trained = train(
+        model, X, y, schedule, delta=DELTA, loss=pull_first, optimizer=recording(seen), micro_batch=400,
+        random_state=1, on_step=told.append,
+    )  # fmt: skip
+    sums = [gradient * q * n for [gradient], q in zip(seen, schedule.sample_rates, strict=True)]
+    scale = schedule.noise_multipliers * schedule.clip_norms
+    measured = np.array([total[:, 1:].std().item() for total in sums])
+    np.testing.assert_allclose(measured, scale, rtol=0.035)  # 9,998 numbers: five standard errors
+    pulls = np.array([-total[0, 0].item() for total in sums]) / -schedule.clip_norms  # batch sizes plus noise
+    spread = np.sqrt(n * schedule.sample_rates * (1 - schedule.sample_rates) + schedule.noise_multipliers**2)
+    scores = (pulls - n * schedule.sample_rates) / spread
+    assert np.abs(scores).max() < 4
+    assert 0.3 < scores.std() < 2
+    executed = [(step.noise_multiplier, step.clip_norm, step.sample_rate) for step in told]
+    arrays = (schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates)
+    assert executed == list(zip(*(array.tolist() for array in arrays), strict=True))
+    assert [step.index for step in told] == list(range(12))
+    np.testing.assert_allclose([step.noise_scale for step in told], scale)
+    assert trained.guarantee.event == schedule.event()
+    assert trained.guarantee.neighbouring is ADD_REMOVE
+    assert trained.guarantee.epsilon == schedule.epsilon(DELTA)
+
+
+def test_noise_is_fresh_in_every_step_and_every_parameter():
+    seen = []
+    X, y = records()
+    train(mlp(), X, y, quick(6), delta=DELTA, loss=lambda z, y: 0 * z.sum(1), optimizer=recording(seen))
+    vectors = torch.stack([torch.cat([g.flatten() for g in step]) for step in seen])
+    assert len(torch.unique(vectors)) == vectors.numel()
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-300])
+def test_empty_batches_add_noise_and_count(rate):
+    seen, told = [], []
+    X, y = records(1)
+    schedule = Schedule.constant(5, sample_rate=rate, noise_multiplier=3.0, clip_norm=0.5)
+    wide = nn.Linear(3, 2, bias=False).double()
+    train(wide, X, y, schedule, delta=0.9 * DELTA, optimizer=recording(seen), random_state=0, on_step=told.append,
+          steps_per_epoch=1)  # fmt: skip
+    sums = torch.stack([gradient for [gradient] in seen]) * rate
+    assert len(told) == 5
+    assert 1.0 < sums.std().item() < 2.2
+    assert (sums != 0).all()
+
+
+def test_the_poisson_sample_draws_every_record_alone_and_never_too_often():
+    rng = np.random.default_rng(0)
+    draws = np.array([np.bincount(poisson_sample(50, 0.3, rng), minlength=50) for _ in range(2000)])
+    assert draws.max() == 1
+    assert np.abs(draws.mean(0) - 0.3).max() < 0.05
+    assert abs(draws.sum(1).var() - 50 * 0.3 * 0.7) < 1.5
+    assert len(poisson_sample(1000, 2.0**-54, rng)) == 0  # rounded down, not up
+
+
+# Sensitivity
+
+
+@pytest.mark.parametrize("weighting", ["loss", "bound"])
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e4])
+@pytest.mark.parametrize("clip", [0.1, 10.0])
+def test_one_record_moves_the_sum_by_at_most_its_bound(weighting, size, clip):
+    X, y = (torch.tensor(array) for array in records(9, seed=3, size=size))
+    model, weight = mlp().double(), torch.tensor([1.0, 5.0])
+    options = {"class_weight": weight, "weighting": weighting}
+    whole = flat(clipped_sum(model, CrossEntropy(), X, y, clip, **options))
+    moves = []
+    for i in range(9):
+        keep = torch.arange(9) != i
+        rest = flat(clipped_sum(model, CrossEntropy(), X[keep], y[keep], clip, **options))
+        bound = clip * (weight[y[i]].item() if weighting == "bound" else 1.0)
+        moves.append((whole - rest).norm().item() / bound)
+    assert max(moves) <= 1 + 1e-9
+    if clip == 0.1 and size == 1.0:
+        assert max(moves) > 0.99  # the bound is reached, so a factor too much would show
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 100])
+@pytest.mark.parametrize("weighting", ["loss", "bound"])
+def test_the_sum_is_that_of_plain_gradients_one_record_at_a_time(micro_batch, weighting):
+    X, y = (
+        torch.tensor(array, dtype=kind) for array, kind in zip(records(10), (torch.float32, torch.long), strict=True)
+    )
+    model, loss, weights, clip = mlp(), Focal(1.5), [0.5, 2.0], 0.3
+    expected = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    for record, label in zip(X, y, strict=True):
+        model.zero_grad()
+        factor = weights[label]
+        (loss(model(record[None]), label[None]).sum() * (factor if weighting == "loss" else 1)).backward()
+        g = torch.cat([p.grad.flatten() for p in model.parameters()]).double()
+        expected += g * min(1.0, clip / g.norm().item()) * (1 if weighting == "loss" else factor)
+    total = clipped_sum(model, loss, X, y, clip, class_weight=torch.tensor(weights), weighting=weighting,
+                        micro_batch=micro_batch)  # fmt: skip
+    torch.testing.assert_close(flat(total), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_noise_covers_the_largest_weight_where_weights_stand_outside_the_clipping():
+    seen = []
+    schedule = quick(3, noise_multiplier=2.0, clip_norm=0.5)
+    train(nn.Linear(5000, 2, bias=False), np.zeros((8, 5000)), [0, 1] * 4, schedule, delta=DELTA, weighting="bound",
+          class_weight=(0.1, 7.0), optimizer=recording(seen), random_state=0)  # fmt: skip
+    for [gradient] in seen:
+        assert (gradient * 0.5 * 8).std().item() == pytest.approx(2.0 * 0.5 * 7.0, rel=0.035)
+
+
+# Records that spoil
+
+
+def test_a_record_without_a_finite_gradient_adds_nothing():
+    X, y = (torch.tensor(array) for array in records(6))
+    X, model = X.float(), mlp()
+    bad = X.clone()
+    bad[2] = 3e38  # finite, but not its gradient
+
+    def explode(logits, labels):
+        return logits.pow(2).sum(1) * 1e30
+
+    def sum_of(batch, labels):
+        return flat(clipped_sum(model[3], explode, batch[:, :1].repeat(1, 4) * 1e3, labels, 1.0))
+
+    keep = torch.arange(6) != 2
+    with_it = sum_of(bad, y)
+    assert with_it.isfinite().all()
+    torch.testing.assert_close(with_it, sum_of(X[keep], y[keep]), rtol=1e-6, atol=1e-9)
+
+
+def test_a_diverged_model_trains_on_by_noise_and_raises_nothing():
+    X, y = records()
+    model = mlp()
+    with torch.no_grad():
+        model[3].weight.fill_(float("inf"))
+    seen = []
+    train(model, X, y, quick(), delta=DELTA, optimizer=recording(seen))
+    assert all(gradient.isfinite().all() and (gradient != 0).all() for step in seen for gradient in step)
+
+
+def test_dropout_and_group_norm_train():
+    X, y = records()
+    model = nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    trained = train(model, X, y, quick(), delta=DELTA)
+    assert not trained.model.training
+    assert all(value.isfinite().all() for value in states(trained))
+
+
+# Randomness
+
+
+def test_an_integer_repeats_the_result_and_nothing_else_does():
+    X, y = records()
+    schedule, model = quick(), mlp(dropout=0.3)
+    state = torch.random.get_rng_state()
+    first, again, other = (train(model, X, y, schedule, delta=DELTA, random_state=s) for s in (1, 1, 2))
+    secret, secret_too = (train(model, X, y, schedule, delta=DELTA) for _ in range(2))
+    assert equal(first, again)
+    assert not equal(first, other)
+    assert not equal(secret, secret_too)
+    assert SEED_SECRET in first.guarantee.assumes
+    assert SEED_SECRET not in secret.guarantee.assumes
+    assert torch.equal(state, torch.random.get_rng_state())  # the global state is left alone
+
+
+def test_one_integer_gives_neighbours_unrelated_noise():
+    X, y = records()
+    seen = []
+    for n in (20, 19):
+        train(mlp(), X[:n], y[:n], quick(1), delta=DELTA, n_records=20, loss=lambda z, y: 0 * z.sum(1),
+              optimizer=recording(seen), random_state=5)  # fmt: skip
+    assert not any(torch.equal(a, b) for a, b in zip(*seen, strict=True))
+
+
+def test_the_given_model_stays_as_it_was():
+    X, y = records()
+    model = mlp()
+    before = [p.clone() for p in model.parameters()]
+    train(model, X, y, quick(), delta=DELTA)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert all(p.grad is None for p in model.parameters())
+
+
+# Checkpoints
+
+
+class Killed(Exception):
+    pass
+
+
+def run(folder=None, kill_after=None, model=None, data=None, **options):
+    def hook(step):
+        if kill_after is not None and step.index == kill_after:
+            raise Killed
+
+    X, y = data or records()
+    arguments = {
+        "schedule": Schedule.sad(11, 3, 0.8, 0.9, 1.5, sample_rate=0.3, sigma_final=8.0),
+        "delta": DELTA,
+        "optimizer": functools.partial(torch.optim.SGD, lr=0.2, momentum=0.9),
+        "steps_per_epoch": 3,
+        "random_state": 4,
+    } | options
+    return train(model or mlp(dropout=0.2), X, y, **arguments, checkpoint=folder, on_step=hook)
+
+
+@pytest.mark.parametrize("kill_after", [0, 4, 5, 10])
+def test_killed_and_resumed_is_uninterrupted(tmp_path, kill_after):
+    whole = run()
+    with pytest.raises(Killed):
+        run(tmp_path, kill_after)
+    resumed = run(tmp_path)
+    assert equal(whole, resumed)
+    assert not (tmp_path / KEY).exists()
+    assert equal(whole, run(tmp_path))  # finished: read, not run again
+
+
+def test_a_run_without_a_seed_resumes_to_one_end(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    with pytest.raises(Killed):
+        run(first, 4, random_state=None)
+    shutil.copytree(first, second)
+    assert stat.S_IMODE((first / KEY).stat().st_mode) == 0o600
+    one, other = run(first, random_state=None), run(second, random_state=None)
+    assert equal(one, other)  # steps that were repeated had the same noise: no second release
+
+
+def test_a_checkpoint_tells_the_guarantee_and_no_secret(tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, 7, random_state=None)
+    key = (tmp_path / KEY).read_text().split('"')[3]
+    published = (tmp_path / "model.pt").read_bytes()
+    raw = int(key, 16).to_bytes(32, "big")
+    trained = run(tmp_path, random_state=None)
+    for shown in (published, (tmp_path / "model.pt").read_bytes(), pickle.dumps(trained)):
+        assert not any(secret in shown for secret in (key.encode(), raw, raw[::-1]))
+    state, schedule, guarantee, steps = read_checkpoint(tmp_path)
+    assert steps == 11
+    assert schedule == trained.schedule
+    assert guarantee == trained.guarantee
+    assert any(KEY in item for item in guarantee.assumes)
+    assert all(torch.equal(state[name], value) for name, value in trained.model.state_dict().items())
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.pt"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": records(seed=1)},
+        {"schedule": Schedule.constant(11, sample_rate=0.3)},
+        {"model": mlp(dropout=0.2, seed=1)},
+        {"class_weight": (1.0, 2.0)},
+    ],
+    ids=["data", "schedule", "model", "weights"],
+)
+def test_another_run_cannot_continue_a_checkpoint(tmp_path, change):
+    with pytest.raises(Killed):
+        run(tmp_path, 4)
+    with pytest.raises(ValueError, match="another run"):
+        run(tmp_path, **change)
+
+
+def test_nothing_continues_without_its_noise(tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, 4)
+    (tmp_path / KEY).unlink()
+    with pytest.raises(ValueError, match="second release"):
+        run(tmp_path)
+    with pytest.raises(ValueError, match="folder must hold a checkpoint"):
+        read_checkpoint(tmp_path / "nowhere")
+
+
+# What is refused, and shown
+
+
+class Mixed(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 4), layer)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False), nn.SyncBatchNorm(4)]
+)
+def test_batch_normalisation_is_refused_by_name(layer):
+    X, y = records()
+    for model in (Mixed(layer), Mixed(layer).eval()):
+        with pytest.raises(ValueError, match=rf"'body\.1' of type {type(layer).__name__}"):
+            train(model, X, y, quick(), delta=DELTA)
+
+
+X, Y = records()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": np.where(X > 2, np.nan, X) * np.nan}, "X must hold finite"),
+        ({"y": Y + 1}, "y must hold labels"),
+        ({"y": Y - 1}, "y must hold labels"),
+        ({"y": Y.astype(float)}, "labels of type"),
+        ({"y": Y[:-1]}, "X and y must"),
+        ({"X": X[:, :2]}, "gradients for single records"),
+        ({"X": X.astype(str)}, "X must be an array of numbers"),
+        ({"schedule": 20}, "schedule must"),
+        ({"delta": 0.0}, "delta must"),
+        ({"delta": 1.0}, "delta must"),
+        ({"class_weight": (1.0,)}, "class_weight must"),
+        ({"class_weight": (1.0, -1.0)}, "class_weight must"),
+        ({"class_weight": (0.0, 0.0)}, "class_weight must"),
+        ({"weighting": "after"}, "weighting must"),
+        ({"n_records": 0}, "n_records must"),
+        ({"micro_batch": 0}, "micro_batch must"),
+        ({"random_state": np.random.default_rng(0)}, "random_state must"),
+        ({"device": "meta"}, "device must"),
+        ({"model": nn.Flatten()}, "trainable parameters"),
+        ({"model": nn.Linear(3, 1)}, "model must map"),
+        ({"model": mlp().bfloat16()}, "32 or 64 bits"),
+        ({"progress": "no"}, "progress must"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch must"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_bad_input_is_refused_before_the_first_step(change, message):
+    steps = []
+    arguments = {"model": mlp(), "X": X, "y": Y, "schedule": quick(), "delta": DELTA, "on_step": steps.append} | change
+    with pytest.raises(ValueError, match=message):
+        train(**arguments)
+    assert steps == []
+
+
+def test_a_delta_of_one_over_n_warns():
+    with pytest.warns(UserWarning, match="at least 1/n"):
+        train(mlp(), X, Y, quick(1), delta=0.05)
+
+
+def test_no_progress_bar_where_there_is_no_terminal(capsys):
+    train(mlp(), X, Y, quick(), delta=DELTA)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bytes_are_images():
+    images = np.random.default_rng(0).integers(0, 256, size=(12, 1, 4, 4), dtype=np.uint8)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3))
+    trained = train(model, images, np.arange(12) % 3, quick(), delta=DELTA, random_state=0)
+    assert all(value.isfinite().all() for value in states(trained))
+
+
+def test_without_noise_to_speak_of_the_trainer_learns():
+    """Far from private, so that what is left is the optimisation: separable classes are separated."""
+    X, y = records(60)
+    y = (X[:, 0] > 0).astype(int)
+    schedule = Schedule.constant(30, sample_rate=1.0, noise_multiplier=0.5)
+    trained = train(nn.Linear(3, 2), X, y, schedule, delta=DELTA, random_state=0,
+                    optimizer=functools.partial(torch.optim.SGD, lr=2.0))  # fmt: skip
+    with torch.no_grad():
+        predicted = trained.model(torch.tensor(X, dtype=torch.float32)).argmax(1).numpy()
+    assert (predicted == y).mean() > 0.9
