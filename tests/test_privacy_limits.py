@@ -154,6 +154,8 @@ def test_the_norm_of_the_change_bounds_the_smaller_ones():
         (lambda: gaussian_multiplier(0.0, 0.1), "epsilon"),
         (lambda: gaussian_multiplier(1.0, 0.0), "delta"),
         (lambda: gaussian_multiplier(1.0, 1.0), "delta"),
+        (lambda: gaussian_multiplier(0.5, 0.0, "classic"), "delta"),
+        (lambda: gaussian_multiplier(0.5, 1.0, "classic"), "delta"),
         (lambda: gaussian_multiplier(1.0, 0.1, "classic"), "epsilon"),
         (lambda: class_counts([0], [0, 0], 1.0, ADD_REMOVE), "classes"),
         (lambda: class_counts([0], [], 1.0, ADD_REMOVE), "classes"),

@@ -170,6 +170,12 @@ def test_what_is_equal_reads_the_same(one, other):
     assert draws(one) == draws(other)
 
 
+def test_reading_leaves_the_data_as_they_are():
+    twice = csr_array(([1.0, 1.0], [0, 0], [0, 2]), shape=(1, 1))
+    draws(twice)
+    assert twice.nnz == 2
+
+
 def test_memory_maps_and_worker_processes_read_the_same(tmp_path):
     np.save(tmp_path / "data.npy", DATA)
     assert draws(np.load(tmp_path / "data.npy", mmap_mode="r")) == draws(DATA)
@@ -200,6 +206,15 @@ def test_floats_count_to_the_stated_precision_at_every_magnitude():
         changed[3, 1] *= 1 + 2.0**-22
         assert draws(changed) != draws(X)
     assert draws(DATA.astype(np.float32)) == draws(DATA.astype(np.float32).astype(float))
+
+
+def test_floats_are_rounded_to_the_nearest_and_not_cut_off():
+    """Numbers that a float32 holds are the middle of what reads like them."""
+    ulp = 2.0**-53  # below 1
+    assert draws(np.array([1 - 2**28 * ulp])) == draws(np.array([1.0]))
+    assert draws(np.array([1 - (2**28 + 1) * ulp])) != draws(np.array([1.0]))
+    assert draws(np.array([1 + (2**28 - 1) * 2 * ulp])) == draws(np.array([1.0]))
+    assert draws(np.array([1 + 2**28 * 2 * ulp])) != draws(np.array([1.0]))
 
 
 def test_large_arrays_are_read_to_the_end():

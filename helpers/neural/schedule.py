@@ -1,0 +1,495 @@
+"""The noise, the clipping and the sampling of every step of private gradient descent, as one object.
+
+A `Schedule` drives the trainer, is what the accountants read, and is what calibration scales, so that the three cannot
+drift apart. All of it is public: no entry may be computed from private data (clipping norms estimated from gradients,
+say). Training is left to `helpers.neural.training`.
+"""
+
+import itertools
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from numpy.typing import ArrayLike, NDArray
+
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, event_epsilon, gaussian_mu
+from helpers.privacy.search import smallest
+
+ACCOUNTANTS = ("smaller", "pld", "rdp")
+_SOURCES = {
+    "pld": "Poisson-sampled Gaussian steps, privacy loss distributions (Doroshenko et al. 2022; dp-accounting)",
+    "rdp": "Poisson-sampled Gaussian steps, Renyi accounting (Mironov, Talwar and Zhang 2019; dp-accounting)",
+}
+_LEVELS = 64  # different steps that accountants are asked to read one by one
+_SMALLEST_NOISE = 0.05  # calibration goes no lower: privacy losses there are in the hundreds
+_LARGEST_NOISE = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """T steps of noisy gradient descent: step t draws every record with probability q_t and adds noise sigma_t C_t.
+
+    Parameters
+    ----------
+    noise_multipliers : array (T,)
+        sigma_t, the standard deviation of the noise over the largest pull of one record; > 0.
+    clip_norms : array (T,)
+        C_t, the l2 norm to which a record's gradient is clipped; > 0.
+    sample_rates : array (T,)
+        q_t in (0, 1]: every record is in the batch with this probability, independently of all others and all steps.
+
+    All three are public, are copied, and cannot be changed afterwards.
+
+    Raises
+    ------
+    ValueError
+        No steps, arrays of different lengths, or a number out of range.
+
+    Source: Abadi et al. 2016, Algorithm 1, with parameters that change from step to step.
+
+    >>> schedule = Schedule.constant(100, sample_rate=0.01, noise_multiplier=1.0)
+    >>> print(schedule.guarantee(1e-5))
+    (0.718, 1e-05)-DP, add/remove-one
+    """
+
+    noise_multipliers: NDArray[np.float64]
+    clip_norms: NDArray[np.float64]
+    sample_rates: NDArray[np.float64]
+
+    def __post_init__(self):
+        for name in self._names():
+            object.__setattr__(self, name, _public_array(name, getattr(self, name)))
+        lengths = {name: len(getattr(self, name)) for name in self._names()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"noise_multipliers, clip_norms and sample_rates must have one length, got {lengths}")
+        if self.sample_rates.max() > 1:
+            raise ValueError(f"sample_rates must hold numbers in (0, 1], got {self.sample_rates.max()!r}")
+
+    @staticmethod
+    def _names() -> tuple[str, str, str]:
+        return "noise_multipliers", "clip_norms", "sample_rates"
+
+    # ---------------------------------------------------------------------------------------------- constructors
+
+    @classmethod
+    def constant(
+        cls, total_steps: int, *, sample_rate: float, noise_multiplier: float = 1.0, clip_norm: float = 1.0
+    ) -> "Schedule":
+        """The same noise, clipping and sampling in every step.
+
+        >>> len(Schedule.constant(20, sample_rate=0.25))
+        20
+        """
+        return cls.step([total_steps], [noise_multiplier], [clip_norm], sample_rate=sample_rate)
+
+    @classmethod
+    def step(
+        cls,
+        lengths: Sequence[int],
+        noise_multipliers: Sequence[float],
+        clip_norms: Sequence[float],
+        *,
+        sample_rate: float,
+    ) -> "Schedule":
+        """Stages of the given lengths (n,), each with one noise multiplier (n,) and one clipping norm (n,).
+
+        Raises
+        ------
+        ValueError
+            Different numbers of stages, or a length below 1.
+
+        >>> Schedule.step([1, 2], [1.0, 2.0], [4.0, 3.0], sample_rate=0.1).noise_multipliers.tolist()
+        [1.0, 2.0, 2.0]
+        """
+        lengths = [check_integer("lengths", length, low=1) for length in lengths]
+        rate = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
+        stages = {"noise_multipliers": noise_multipliers, "clip_norms": clip_norms}
+        for name, values in stages.items():
+            if np.shape(values) != (len(lengths),):
+                raise ValueError(f"{name} must have one number for each of {len(lengths)} stages, got {values!r}")
+        spread = {name: np.repeat(np.asarray(values, dtype=float), lengths) for name, values in stages.items()}
+        return cls(**spread, sample_rates=np.full(sum(lengths), rate))
+
+    @classmethod
+    def sad(
+        cls,
+        total_steps: int,
+        n_stages: int,
+        beta: float,
+        gamma: float,
+        clip_decay: float = 1.0,
+        *,
+        sample_rate: float,
+        sigma_final: float | None = None,
+        clip_final: float = 1.0,
+    ) -> "Schedule":
+        """Stages that get longer, with noise that grows and clipping norms that fall.
+
+        Stage i has noise beta times that of stage i + 1, a clipping norm `clip_decay` times as large, and gamma times
+        the length. Lengths are rounded so that they sum to `total_steps`: stage i ends at step floor(T S_i + 1/2),
+        S_i the share of the stages up to i, which is within half a step of the exact end.
+
+        Parameters
+        ----------
+        total_steps : int
+            T.
+        n_stages : int
+            At most T.
+        beta, gamma : float
+            In (0, 1].
+        clip_decay : float
+            At least 1. The paper names it and gives no value; 1 leaves the clipping constant.
+        sample_rate : float
+            q in (0, 1].
+        sigma_final : float, optional
+            Noise multiplier of the last stage. 1 if left out, to be scaled by `calibrate`.
+        clip_final : float
+            Clipping norm of the last stage.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range, or rounding leaves a stage empty.
+
+        Source: Huang and Xie, Algorithm 1.
+
+        >>> one = Schedule.sad(50, 3, beta=0.8, gamma=0.9, sample_rate=0.016)
+        >>> [array.round(2).tolist() for array in np.unique(one.noise_multipliers, return_counts=True)]
+        [[0.64, 0.8, 1.0], [15, 17, 18]]
+        """
+        total = check_integer("total_steps", total_steps, low=1)
+        n = check_integer("n_stages", n_stages, low=1, high=total)
+        beta = check_real("beta", beta, low=0, high=1, inclusive="high")
+        gamma = check_real("gamma", gamma, low=0, high=1, inclusive="high")
+        decay = check_real("clip_decay", clip_decay, low=1)
+        sigma = 1.0 if sigma_final is None else _positive("sigma_final", sigma_final)
+        clip = _positive("clip_final", clip_final)
+        behind = np.arange(n - 1, -1, -1)  # stages still to come
+        lengths = _stage_lengths(total, gamma**behind)
+        if min(lengths) == 0:
+            raise ValueError(
+                f"gamma must be so large that no stage is empty, got gamma={gamma!r} with lengths {lengths}"
+            )
+        return cls.step(lengths, sigma * beta**behind, clip * decay**behind, sample_rate=sample_rate)
+
+    @classmethod
+    def auto_l(
+        cls,
+        total_steps: int,
+        decay: float,
+        steps_per_epoch: int,
+        *,
+        sample_rate: float,
+        noise_multiplier: float = 1.0,
+        clip_norm: float = 1.0,
+    ) -> "Schedule":
+        """Noise that falls by the factor `decay` in (0, 1] after every epoch; the last epoch may be shorter.
+
+        This is what Auto-DPSGD calls linear decay, although it is geometric. Its clipping norms, estimated from the
+        gradients, are not private and have no place here: `clip_norm` is public and constant.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Of the first epoch.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range.
+
+        Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, linear decay, with public parameters.
+
+        >>> Schedule.auto_l(3, 0.5, 1, sample_rate=0.1).noise_multipliers.tolist()
+        [1.0, 0.5, 0.25]
+        """
+        total = check_integer("total_steps", total_steps, low=1)
+        length = check_integer("steps_per_epoch", steps_per_epoch, low=1)
+        decay = check_real("decay", decay, low=0, high=1, inclusive="high")
+        epochs = np.arange(total) // length
+        return cls._falling(decay**epochs, sample_rate, noise_multiplier, clip_norm)
+
+    @classmethod
+    def auto_s(
+        cls,
+        total_steps: int,
+        decay: float,
+        n_stages: int,
+        *,
+        sample_rate: float,
+        noise_multiplier: float = 1.0,
+        clip_norm: float = 1.0,
+    ) -> "Schedule":
+        """Noise that falls by the factor `decay` in (0, 1] from stage to stage; stages of equal length, up to rounding.
+
+        Clipping as in `auto_l`; lengths are rounded as in `sad`.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Of the first stage.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range.
+
+        Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, step decay, with public parameters.
+
+        >>> Schedule.auto_s(4, 0.5, 2, sample_rate=0.1).noise_multipliers.tolist()
+        [1.0, 1.0, 0.5, 0.5]
+        """
+        total = check_integer("total_steps", total_steps, low=1)
+        n = check_integer("n_stages", n_stages, low=1, high=total)
+        decay = check_real("decay", decay, low=0, high=1, inclusive="high")
+        stages = np.repeat(np.arange(n), _stage_lengths(total, np.ones(n)))
+        return cls._falling(decay**stages, sample_rate, noise_multiplier, clip_norm)
+
+    @classmethod
+    def exponential(
+        cls,
+        total_steps: int,
+        ratio: float,
+        *,
+        sample_rate: float,
+        noise_multiplier: float = 1.0,
+        clip_norm: float = 1.0,
+        clip_ratio: float = 1.0,
+    ) -> "Schedule":
+        """Noise and clipping that change by one factor in every step, `ratio` and `clip_ratio` from first to last.
+
+        Parameters
+        ----------
+        ratio, clip_ratio : float
+            Last over first, > 0; below 1 falls, above 1 grows.
+        noise_multiplier, clip_norm : float
+            Of the first step.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range.
+
+        >>> Schedule.exponential(3, 4.0, sample_rate=0.1).noise_multipliers.tolist()
+        [1.0, 2.0, 4.0]
+        """
+        total = check_integer("total_steps", total_steps, low=1)
+        progress = np.arange(total) / max(total - 1, 1)
+        sigma = _positive("noise_multiplier", noise_multiplier) * _positive("ratio", ratio) ** progress
+        clip = _positive("clip_norm", clip_norm) * _positive("clip_ratio", clip_ratio) ** progress
+        return cls(sigma, clip, np.full(total, check_real("sample_rate", sample_rate)))
+
+    @classmethod
+    def _falling(cls, factors: NDArray, sample_rate: float, noise_multiplier: float, clip_norm: float) -> "Schedule":
+        sigma, clip = _positive("noise_multiplier", noise_multiplier), _positive("clip_norm", clip_norm)
+        rate = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
+        return cls(sigma * factors, np.full(len(factors), clip), np.full(len(factors), rate))
+
+    # ----------------------------------------------------------------------------------------------- as a value
+
+    def __len__(self) -> int:
+        return len(self.noise_multipliers)
+
+    def __eq__(self, other) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self._names())
+
+    __hash__ = None
+
+    def scaled(self, factor: float) -> "Schedule":
+        """The same schedule with every noise multiplier times `factor` > 0."""
+        return replace(self, noise_multipliers=_positive("factor", factor) * self.noise_multipliers)
+
+    def reversed(self) -> "Schedule":
+        """The last step first: the same guarantee, because accounting knows no order."""
+        return Schedule(*(getattr(self, name)[::-1] for name in self._names()))
+
+    # ------------------------------------------------------------------------------------------------ accounting
+
+    def event(self) -> DpEvent:
+        """What is run, for dp-accounting; equal steps are counted, wherever they stand.
+
+        >>> Schedule.constant(3, sample_rate=1.0, noise_multiplier=2.0).event()
+        SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=3)
+        """
+        return _event(self.noise_multipliers, self.sample_rates)
+
+    def epsilon(self, delta: float, *, accountant: str = "smaller", interval: float | None = None) -> float:
+        """Epsilon of the whole run at `delta`, under add/remove.
+
+        With more than 64 different pairs of noise and rate, accountants would take minutes: noise multipliers are then
+        rounded *down* to a grid, which can only raise epsilon.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1].
+        accountant : {"smaller", "pld", "rdp"}
+            Both "pld" and "rdp" are upper bounds. "pld" is tighter unless the schedule is so long that the rounding of
+            its steps, up to `interval` each, adds up; "smaller" asks "rdp" too where that could be 5 % of epsilon.
+        interval : float, optional
+            Discretisation of the privacy loss in nats. Left out: 1e-4 for equal steps, else 1e-3.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range.
+
+        >>> schedule = Schedule.constant(20, sample_rate=0.05)
+        >>> [round(schedule.epsilon(1e-5, accountant=name), 3) for name in ("rdp", "pld")]
+        [2.481, 1.985]
+        """
+        return self._bound(delta, accountant, interval)[0]
+
+    def guarantee(
+        self,
+        delta: float,
+        *,
+        accountant: str = "smaller",
+        interval: float | None = None,
+        assumes: Iterable[str] = (),
+    ) -> Guarantee:
+        """The guarantee of the whole run, every intermediate model included, under add/remove.
+
+        Parameters
+        ----------
+        delta, accountant, interval
+            As in `epsilon`.
+        assumes : iterable of str
+            What the guarantee assumes besides the schedule's own needs.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range.
+        """
+        epsilon, used = self._bound(delta, accountant, interval)
+        own = ("schedule public", *(("secret sample",) if self.sample_rates.min() < 1 else ()), EXACT_REALS)
+        return Guarantee(
+            epsilon, delta, ADD_REMOVE, self.event(), tuple(dict.fromkeys((*own, *assumes))), _SOURCES[used]
+        )
+
+    def calibrate(
+        self, epsilon: float, delta: float, *, accountant: str = "smaller", interval: float | None = None
+    ) -> "Schedule":
+        """The schedule with its noise scaled, by one factor, to meet the budget; clipping and sampling stay.
+
+        Parameters
+        ----------
+        epsilon : float
+            Budget of the whole run, > 0.
+        delta : float
+            In (0, 1).
+        accountant, interval
+            As in `epsilon`, which has to be asked in the same way to get at most the budget.
+
+        Returns
+        -------
+        Schedule
+            Its factor is at most 1e-4 of itself too large. No noise multiplier is scaled below 0.05.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range, or no noise multiplier up to 1e6 meets the budget.
+
+        >>> schedule = Schedule.sad(60, 3, beta=0.8, gamma=0.9, sample_rate=0.1).calibrate(3.0, 1e-5)
+        >>> round(float(schedule.noise_multipliers[0]), 2), round(schedule.epsilon(1e-5), 2)
+        (1.21, 3.0)
+        """
+        epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+        check_choice("accountant", accountant, ACCOUNTANTS)
+
+        def enough(factor, name=accountant):
+            return self.scaled(factor).epsilon(delta, accountant=name, interval=interval) <= epsilon
+
+        least = _SMALLEST_NOISE / self.noise_multipliers.min()
+        # Without sampling the composition is one Gaussian mechanism, so this is enough, up to an accountant's rounding.
+        high = max(least, math.sqrt(np.sum(self.noise_multipliers**-2.0)) / gaussian_mu(epsilon, delta))
+        while not enough(high):
+            if high * self.noise_multipliers.max() > _LARGEST_NOISE:
+                raise ValueError(
+                    f"epsilon must be within reach of noise multipliers up to {_LARGEST_NOISE:g}, "
+                    f"got {epsilon!r} at delta={delta!r}"
+                )
+            high *= 2
+        # From above, because accountants are slow where there is far too little noise.
+        low = max(high / 2, least)
+        while low > least and enough(low):
+            low, high = max(low / 2, least), low
+        return self.scaled(smallest(enough, low, high, relative=1e-4))
+
+    def _bound(self, delta: float, accountant: str, interval: float | None) -> tuple[float, str]:
+        """Epsilon, and the accountant that gives it."""
+        delta = check_real("delta", delta, low=0, high=1)
+        check_choice("accountant", accountant, ACCOUNTANTS)
+        event, levels = self._accounted()
+        interval = (1e-4 if levels == 1 else 1e-3) if interval is None else interval
+        first = "rdp" if accountant == "rdp" else "pld"
+        with _quiet_orders():
+            epsilon = event_epsilon(event, delta, ADD_REMOVE, method=first, interval=interval)
+            if accountant == "smaller" and len(self) * interval > epsilon / 20:
+                renyi = event_epsilon(event, delta, ADD_REMOVE, method="rdp")
+                return min((epsilon, "pld"), (renyi, "rdp"))
+        return epsilon, first
+
+    def _accounted(self) -> tuple[DpEvent, int]:
+        """The event, with noise rounded down where there are too many levels of it, and the number of levels."""
+        sigma, levels = self.noise_multipliers, len(_levels(self.noise_multipliers, self.sample_rates)[0])
+        if levels <= _LEVELS:
+            return self.event(), levels
+        edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
+        # The first edge may be a last digit above the smallest multiplier.
+        down = np.minimum(edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)], sigma)
+        return _event(down, self.sample_rates), len(_levels(down, self.sample_rates)[0])
+
+
+@contextmanager
+def _quiet_orders():
+    """Without dp-accounting's warnings that it leaves out some Renyi orders: fewer orders never lower the bound."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _levels(sigma: NDArray, rates: NDArray) -> tuple[NDArray, NDArray]:
+    return np.unique(np.column_stack([sigma, rates]), axis=0, return_counts=True)
+
+
+def _event(sigma: NDArray, rates: NDArray) -> DpEvent:
+    parts = []
+    for (noise, rate), count in zip(*_levels(sigma, rates), strict=True):
+        step = GaussianDpEvent(float(noise))
+        step = step if rate == 1 else PoissonSampledDpEvent(float(rate), step)
+        parts.append(step if count == 1 else SelfComposedDpEvent(step, int(count)))
+    return parts[0] if len(parts) == 1 else ComposedDpEvent(parts)
+
+
+def _stage_lengths(total: int, weights: NDArray) -> list[int]:
+    """Lengths in proportion to `weights`, each end rounded half up; their sum is `total`."""
+    ends = [math.floor(total * share + 0.5) for share in np.cumsum(weights) / np.sum(weights)]
+    ends[-1] = total
+    return [end - start for start, end in itertools.pairwise([0, *ends])]
+
+
+def _positive(name: str, value: float) -> float:
+    return check_real(name, value, low=0, inclusive="neither")
+
+
+def _public_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    array = np.array(values, dtype=float)
+    if array.ndim != 1 or len(array) == 0 or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"{name} must be a vector of finite numbers > 0, one for each step, got {values!r}")
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,538 @@
+"""Private training of neural networks: what is executed is what is accounted.
+
+`train` runs the steps of a `Schedule`: a Poisson sample with the schedule's own rate, gradients of single records,
+clipping, a sum, noise, division by the *expected* batch size. The result, with every model on the way to it, is
+differentially private under add/remove, and its guarantee comes from the schedule that was run.
+
+Three decisions that the guarantee rests on:
+
+*Gradients by `torch.func`.* The loss of one record is differentiated as a function of that record alone and mapped over
+the batch, so no layer, reduction or weight can let one record into another's gradient. Hooks (as in Opacus) are as fast
+on small models, but need a rule for every kind of layer and cannot see a loss that mixes records.
+
+*Noise by ChaCha20.* Batches and noise come from NumPy generators that nobody can predict; PyTorch's own generators are
+not cryptographic and take seeds of 64 bits. Noise is drawn, and norms and sums are taken, with 64-bit floats; the model
+sees the noisy mean rounded to its own type. Neither hides the gaps between floating-point numbers, nor that a record
+may move the last bits of another's gradient by changing the batch's size (`EXACT_REALS` in the guarantee).
+
+*A record without a finite gradient contributes nothing.* If its norm is infinite or not a number, its clipped gradient
+is zero, as if it had not been drawn; nothing is raised, counted or shown. One record can thus neither spoil the sum nor
+be seen by its failure. If the model itself has diverged, training goes on with noise alone.
+"""
+
+import copy
+import functools
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from tqdm import tqdm
+
+from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.neural.losses import CrossEntropy, RecordLoss
+from helpers.neural.schedule import Schedule
+from helpers.privacy import ADD_REMOVE, Guarantee, noise_assumptions, noise_generator
+from helpers.privacy.randomness import check_random_state
+
+KEY_SECRET = "the file private-noise-key.json was kept secret until the end of the run"
+_PUBLIC, _PRIVATE = "model.pt", "private-noise-key.json"
+_RATE_BITS = 53
+_SGD = functools.partial(torch.optim.SGD, lr=0.1)
+
+OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class ExecutedStep:
+    """What one step has done, without anything private: the size of its batch is not told.
+
+    Parameters
+    ----------
+    index : int
+        Steps before it.
+    noise_multiplier, clip_norm, sample_rate : float
+        As they were used.
+    noise_scale : float
+        Standard deviation of the noise on each coordinate of the sum.
+    """
+
+    index: int
+    noise_multiplier: float
+    clip_norm: float
+    sample_rate: float
+    noise_scale: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A privately trained model: all that is here may be published.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        After the last step, in evaluation mode.
+    schedule : Schedule
+        What was run.
+    guarantee : Guarantee
+        Of the model and of every model on the way.
+    """
+
+    model: nn.Module
+    schedule: Schedule
+    guarantee: Guarantee
+
+
+def train(
+    model: nn.Module,
+    X: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
+    schedule: Schedule,
+    *,
+    delta: float,
+    loss: RecordLoss | None = None,
+    class_weight: Sequence[float] | None = None,
+    weighting: str = "loss",
+    optimizer: OptimizerFactory = _SGD,
+    n_records: int | None = None,
+    micro_batch: int = 256,
+    random_state: int | None = None,
+    device: str | torch.device = "cpu",
+    checkpoint: str | os.PathLike | None = None,
+    steps_per_epoch: int | None = None,
+    on_step: Callable[[ExecutedStep], None] | None = None,
+    progress: bool = True,
+) -> Trained:
+    """Train a copy of `model` by the steps of `schedule`, (epsilon, delta)-DP under add/remove of one record.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Maps (1, ...) to logits (1, K), with parameters of 32 or 64 bits. Its starting values are public.
+    X : array (n, ...)
+        Records: floats, finite; bytes (uint8) are turned into floats, other integers are passed on.
+    y : array of integers (n,)
+        Labels in [0, K).
+    schedule : Schedule
+        Noise, clipping and sampling of every step.
+    delta : float
+        In (0, 1). A warning is given from 1/n on, where publishing whole records is (0, delta)-DP.
+    loss : callable, optional
+        Logits (B, K) and labels (B,) to one number a record; called with one record at a time. Cross-entropy if left
+        out.
+    class_weight : sequence of float (K,), optional
+        Public weights >= 0, not all 0.
+    weighting : {"loss", "bound"}
+        "loss" multiplies a record's loss, before its gradient is clipped to C_t: clipping takes the weights off large
+        gradients. "bound" clips the gradient to C_t first, so that a record of weight w pulls with at most w C_t; noise
+        is then sigma_t C_t times the largest weight.
+    optimizer : callable
+        Makes the optimiser from the parameters, `functools.partial(torch.optim.SGD, lr=0.1)` say. It sees the noisy
+        mean gradient and nothing else.
+    n_records : int, optional
+        Public number that divides, with the rate, the noisy sum; the length of X, which is then public, if left out.
+    micro_batch : int
+        Records whose gradients are in memory at a time. The result is the same up to rounding, unless the model draws
+        random numbers (dropout), which then fall differently.
+    random_state : int, optional
+        None: unpredictable. An integer, for reproducing a result on one kind of machine, gives noise that depends on
+        it, the data and everything else that is computed; whoever knows it knows the noise.
+    device : str or torch.device
+        "cpu" or "cuda".
+    checkpoint : path, optional
+        A folder of this run alone. After every epoch `model.pt` is replaced there: the model, the optimiser, the steps
+        done and the guarantee of the *whole* run, all covered by that guarantee (`read_checkpoint` reads it). Called
+        again with the same arguments, training goes on from there, to the same end as if it had never stopped.
+        For this the key of the noise is kept in `private-noise-key.json`, readable by the owner alone and removed after
+        the last step. Whoever has it has the noise: never publish or copy it. (Removing is not erasing a disk.)
+    steps_per_epoch : int, optional
+        Steps between checkpoints; 1/q of the first step, rounded, if left out.
+    on_step : callable, optional
+        Called with an `ExecutedStep` after every step.
+    progress : bool
+        Whether to show a progress bar; on terminals only.
+
+    Returns
+    -------
+    Trained
+        Model, schedule and guarantee.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, records or labels are outside their domain, the model has layers that mix records
+        (batch normalisation) or keeps running statistics, or a checkpoint is of another run. Before the first step.
+
+    Source: Abadi et al. 2016, Algorithm 1; record-wise class weights, dpci Algorithm 4 with public weights.
+
+    >>> _ = torch.manual_seed(0)
+    >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
+    >>> schedule = Schedule.constant(10, sample_rate=0.5, noise_multiplier=2.0)
+    >>> print(train(nn.Linear(1, 2), X, y, schedule, delta=1e-3, random_state=0).guarantee)
+    (2.682, 0.001)-DP, add/remove-one
+    """
+    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+    check_random_state(random_state)
+    check_boolean("progress", progress)
+    if steps_per_epoch is not None:
+        check_integer("steps_per_epoch", steps_per_epoch, low=1)
+    run = _Run.prepare(model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device)
+    if delta >= 1 / run.n_records:
+        warnings.warn(f"delta={delta!r} is at least 1/n: publishing whole records would satisfy it", stacklevel=2)
+    public, private = run.context()
+    source = noise_generator(random_state, *public, *private)
+    key = int.from_bytes(source.bytes(32), "big")
+    assumes = (
+        "starting values of the model public",
+        "number of records public" if n_records is None else "number that divides the sums public",
+        "set of labels public",
+        *(("class weights public",) if class_weight is not None else ()),
+        *noise_assumptions(source),
+        *((KEY_SECRET,) if checkpoint is not None else ()),
+    )
+    guarantee = schedule.guarantee(delta, assumes=assumes)
+    saver = None
+    if checkpoint is not None:
+        epoch = steps_per_epoch or max(round(1 / schedule.sample_rates[0]), 1)
+        saver = _Checkpoints(Path(checkpoint), epoch, guarantee, _fingerprint(*public), _fingerprint(*public, *private))
+    key, start = saver.resume(run, key) if saver else (key, 0)
+    steps = range(start, len(schedule))
+    for index in tqdm(steps, initial=start, total=len(schedule), disable=None if progress else True):
+        executed = run.step(index, key)
+        if saver:
+            saver.after(run, index + 1)
+        if on_step:
+            on_step(executed)
+    if saver:
+        saver.forget_key()
+    run.model.zero_grad(set_to_none=True)
+    return Trained(run.model.eval(), schedule, guarantee)
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: RecordLoss,
+    X: Tensor,
+    y: Tensor,
+    clip_norm: float,
+    *,
+    class_weight: Tensor | None = None,
+    weighting: str = "loss",
+    micro_batch: int = 256,
+) -> dict[str, Tensor]:
+    """Sum over records of their clipped, weighted gradients: what a step adds noise to. **Not private.**
+
+    Parameters
+    ----------
+    X, y : tensors (B, ...), (B,)
+        A batch, possibly empty.
+    clip_norm : float
+        C. One record more moves the sum by at most C, with weighting "bound" by at most its weight times C.
+    model, loss, class_weight, weighting, micro_batch
+        As in `train`.
+
+    Returns
+    -------
+    dict of str to float64 tensors
+        One for each trainable parameter, of its shape. A record whose gradient is not finite adds zero.
+    """
+    trainable = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    fixed = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
+    fixed |= dict(model.named_buffers())
+
+    def record_loss(parameters, record, label, weight):
+        logits = functional_call(model, (parameters, fixed), (record.unsqueeze(0),))
+        return weight * loss(logits, label.unsqueeze(0)).sum()
+
+    gradients = vmap(grad(record_loss), in_dims=(None, 0, 0, 0), randomness="different")
+    dtype = next(iter(trainable.values())).dtype
+    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in trainable.items()}
+    for start in range(0, len(y), micro_batch):
+        records, labels = X[start : start + micro_batch], y[start : start + micro_batch]
+        weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
+        weights = weights if class_weight is None else class_weight.to(weights)[labels]
+        inside = weights if weighting == "loss" else torch.ones_like(weights)
+        outside = torch.ones_like(weights) if weighting == "loss" else weights
+        each = gradients(trainable, _as_input(records, dtype), labels, inside.to(dtype))
+        _add_clipped(total, each, clip_norm, outside)
+    return total
+
+
+def _add_clipped(total: dict[str, Tensor], each: dict[str, Tensor], clip_norm: float, weights: Tensor) -> None:
+    """Norms, factors and sums in 64 bits: clipped norms exceed the bound by rounding of that size only."""
+    squares = [torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float64) ** 2 for g in each.values()]
+    norms = torch.stack(squares).sum(0).sqrt()
+    finite = norms.isfinite()
+    factors = torch.where(finite, weights * clip_norm / norms.clamp(min=clip_norm), 0.0)
+    for name, gradient in each.items():
+        rows = gradient.flatten(1).double()
+        rows = torch.where(finite[:, None], rows, 0.0)  # zero times infinity is no number
+        total[name] += (factors @ rows).reshape(total[name].shape)
+
+
+def _as_input(records: Tensor, dtype: torch.dtype) -> Tensor:
+    return records.to(dtype) if records.is_floating_point() or records.dtype == torch.uint8 else records
+
+
+@dataclass
+class _Run:
+    """The checked arguments of one run, its model and its optimiser."""
+
+    model: nn.Module
+    X: Tensor
+    y: Tensor
+    schedule: Schedule
+    loss: RecordLoss
+    class_weight: Tensor | None
+    weighting: str
+    optimizer: torch.optim.Optimizer
+    n_records: int
+    micro_batch: int
+
+    @classmethod
+    def prepare(
+        cls, model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device
+    ) -> "_Run":
+        """Everything that can be refused, before anything is computed from the data."""
+        if not isinstance(schedule, Schedule):
+            raise ValueError(f"schedule must be a Schedule, got {schedule!r}")
+        check_choice("weighting", weighting, ("loss", "bound"))
+        micro_batch = check_integer("micro_batch", micro_batch, low=1)
+        device = torch.device(device)
+        check_choice("device", device.type, ("cpu", "cuda"))
+        _check_model(model)
+        model = copy.deepcopy(model).to(device).train()
+        X, y = _tensor("X", X), _tensor("y", y)
+        if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+            raise ValueError(
+                f"X and y must be records (n, ...) and integer labels (n,), got shapes {tuple(X.shape)} and "
+                f"{tuple(y.shape)}, labels of type {y.dtype}"
+            )
+        n_records = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
+        loss = CrossEntropy() if loss is None else loss
+        n_classes = _probe(model, loss, X.dtype, X.shape[1:], device)
+        weights = None if class_weight is None else _check_weights(class_weight, n_classes).to(device)
+        _check_domain(X, y, n_classes)
+        made = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
+        return cls(
+            model, X.to(device), y.long().to(device), schedule, loss, weights, weighting, made, n_records, micro_batch
+        )
+
+    def context(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the result depends on besides the noise: what is public of it, and the data. Before the first step."""
+        state = {name: _numpy(value) for name, value in self.model.state_dict().items()}
+        weights = None if self.class_weight is None else _numpy(self.class_weight)
+        steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
+        rules = (self.loss, weights, self.weighting, repr(self.optimizer), self.n_records)
+        return ("neural.train", repr(self.model), state, steps, *rules), (_numpy(self.X), _numpy(self.y))
+
+    def step(self, index: int, key: int) -> ExecutedStep:
+        """One step; its randomness depends on the key and its index only, so a repeated step is the same step."""
+        noise_multiplier, clip_norm, rate = (
+            float(array[index])
+            for array in (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
+        )
+        rng = noise_generator(key, "step", index)
+        chosen = torch.from_numpy(poisson_sample(len(self.y), rate, rng)).to(self.y.device)
+        layers = [self.y.device] if self.y.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=layers):  # dropout draws from torch's own generator
+            torch.manual_seed(int(rng.integers(2**63)))
+            total = clipped_sum(
+                self.model, self.loss, self.X[chosen], self.y[chosen], clip_norm,
+                class_weight=self.class_weight, weighting=self.weighting, micro_batch=self.micro_batch,
+            )  # fmt: skip
+        largest = 1.0
+        if self.weighting == "bound" and self.class_weight is not None:
+            largest = float(self.class_weight.max())
+        scale = noise_multiplier * clip_norm * largest
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                noise = torch.as_tensor(scale * rng.standard_normal(tuple(parameter.shape)))
+                mean = (total[name] + noise.to(parameter.device)) / (rate * self.n_records)
+                parameter.grad = mean.to(parameter.dtype)
+        self.optimizer.step()
+        return ExecutedStep(index, noise_multiplier, clip_norm, rate, scale)
+
+
+def poisson_sample(n: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Indices of the records drawn, each independently with probability `rate`; possibly none.
+
+    The probability is `rate` rounded down to a multiple of 2^-53, so never more than was accounted.
+
+    >>> poisson_sample(3, 1.0, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
+    """
+    return np.flatnonzero(rng.integers(0, 2**_RATE_BITS, size=n) < int(rate * 2**_RATE_BITS))
+
+
+def _tensor(name: str, values: ArrayLike | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        return torch.from_numpy(np.array(values))  # a copy: arrays of data sets are read-only
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}") from error
+
+
+def _numpy(value: Tensor) -> np.ndarray:
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no such type
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be a torch.nn.Module, got {model!r}")
+    for name, layer in model.named_modules():
+        if isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats):
+            raise ValueError(
+                f"model must treat every record alone, got layer {name or 'model'!r} of type {type(layer).__name__}, "
+                "which mixes the records of a batch or keeps their statistics; GroupNorm does not"
+            )
+    trainable = {name: value.dtype for name, value in model.named_parameters() if value.requires_grad}
+    others = [name for name, dtype in trainable.items() if dtype not in (torch.float32, torch.float64)]
+    if not trainable or others:
+        raise ValueError(f"model must have trainable parameters, of 32 or 64 bits, got others: {others}")
+
+
+def _probe(model: nn.Module, loss: RecordLoss, dtype: torch.dtype, shape: torch.Size, device: torch.device) -> int:
+    """Number of classes; gradients of two blank records show whether the model can be trained at all."""
+    records = torch.zeros((2, *shape), dtype=dtype, device=device)
+    weights = next(value for value in model.parameters() if value.requires_grad).dtype
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            logits = model(_as_input(records[:1], weights))
+            if logits.ndim != 2 or len(logits) != 1 or logits.shape[1] < 2:
+                raise ValueError(f"model must map (1, ...) to logits (1, K), K >= 2, got {tuple(logits.shape)}")
+            clipped_sum(model, loss, records, torch.zeros(2, dtype=torch.long, device=device), 1.0)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"model must have gradients for single records of shape {tuple(shape)}: {error}") from error
+    return logits.shape[1]
+
+
+def _check_weights(class_weight: Sequence[float], n_classes: int) -> Tensor:
+    weights = np.asarray(class_weight, dtype=float)
+    if weights.shape != (n_classes,) or not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise ValueError(
+            f"class_weight must hold {n_classes} finite numbers >= 0, not all of them 0, got {class_weight!r}"
+        )
+    return torch.tensor(weights)
+
+
+def _check_domain(X: Tensor, y: Tensor, n_classes: int) -> None:
+    """No guarantee is about records outside the domain, as everywhere in the package."""
+    if X.is_floating_point() and not torch.isfinite(X).all():
+        raise ValueError("X must hold finite numbers, found NaN or infinity")
+    if ((y < 0) | (y >= n_classes)).any():
+        raise ValueError(f"y must hold labels in [0, {n_classes - 1}], found others")
+
+
+# --------------------------------------------------------------------------------------------------- checkpoints
+
+
+def read_checkpoint(folder: str | os.PathLike) -> tuple[dict[str, Tensor], Schedule, Guarantee, int]:
+    """What a checkpoint publishes: the model's state, the schedule, the guarantee of the whole run, the steps done.
+
+    Raises
+    ------
+    ValueError
+        There is no checkpoint in the folder.
+    """
+    saved = _read_public(Path(folder))
+    if saved is None:
+        raise ValueError(f"folder must hold a checkpoint {_PUBLIC}, got {str(folder)!r}")
+    schedule = Schedule(*saved["schedule"].numpy())
+    told = saved["guarantee"]
+    guarantee = Guarantee(
+        told["epsilon"], told["delta"], ADD_REMOVE, schedule.event(), tuple(told["assumes"]), told["source"]
+    )
+    return saved["model"], schedule, guarantee, saved["steps"]
+
+
+def _read_public(folder: Path) -> dict[str, Any] | None:
+    file = folder / _PUBLIC
+    return torch.load(file, map_location="cpu", weights_only=True) if file.exists() else None
+
+
+def _fingerprint(*context: Any) -> str:
+    """A hash of everything in `context`, by the rules of `noise_generator`."""
+    return noise_generator(0, *context).bytes(32).hex()
+
+
+@dataclass(frozen=True)
+class _Checkpoints:
+    """The files of one run: `model.pt`, which is covered by the guarantee, and the key of the noise, which is not.
+
+    The fingerprint of the data stands beside the key, in the private file.
+    """
+
+    folder: Path
+    epoch: int
+    guarantee: Guarantee
+    public_fingerprint: str
+    private_fingerprint: str
+
+    def resume(self, run: _Run, key: int) -> tuple[int, int]:
+        """The key of the run and the number of its steps that are done; model and optimiser are put there."""
+        saved = _read_public(self.folder)
+        if saved and saved["run"] != self.public_fingerprint:
+            self._refuse("a checkpoint of another run (model, schedule or parameters differ)")
+        kept = self.folder / _PRIVATE
+        if kept.exists():
+            told = json.loads(kept.read_text())
+            if told["run"] != self.private_fingerprint:
+                self._refuse("the noise key of another run (data, model, schedule or parameters differ)")
+            key = int(told["key"], 16)
+        elif saved is None:
+            self._keep(key)
+        elif saved["steps"] < len(run.schedule):
+            self._refuse(f"an unfinished checkpoint without {_PRIVATE}: other noise would be a second release")
+        if saved is None:
+            return key, 0
+        run.model.load_state_dict(saved["model"])
+        run.optimizer.load_state_dict(saved["optimizer"])
+        return key, saved["steps"]
+
+    def after(self, run: _Run, steps: int) -> None:
+        """At the end of an epoch, replaces the published file, at once or not at all."""
+        if steps % self.epoch and steps < len(run.schedule):
+            return
+        schedule, told = run.schedule, self.guarantee
+        rows = np.stack([schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates])
+        guarantee = {"epsilon": told.epsilon, "delta": told.delta, "assumes": list(told.assumes), "source": told.source}
+        saved = {
+            "model": run.model.state_dict(),
+            "optimizer": run.optimizer.state_dict(),  # it has seen noisy gradients only
+            "steps": steps,
+            "schedule": torch.from_numpy(rows),
+            "guarantee": guarantee,
+            "run": self.public_fingerprint,
+        }
+        partial = self.folder / (_PUBLIC + ".part")
+        torch.save(saved, partial)
+        os.replace(partial, self.folder / _PUBLIC)
+
+    def forget_key(self) -> None:
+        (self.folder / _PRIVATE).unlink(missing_ok=True)
+
+    def _keep(self, key: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / (_PRIVATE + ".part")
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump({"key": f"{key:x}", "run": self.private_fingerprint}, file)
+        os.replace(partial, self.folder / _PRIVATE)
+
+    def _refuse(self, found: str) -> None:
+        raise ValueError(f"checkpoint must be a folder of this run alone, got {str(self.folder)!r} with {found}")
