@@ -119,6 +119,12 @@ def test_no_record_at_all_is_like_one_under_add_remove():
         MidpointClassifier(2.0).fit(np.zeros((0, 1)), [])
 
 
+def test_one_record_will_do():
+    model = MidpointClassifier(2.0, 1e6, 0.5).fit([[1.5]], [1])
+    assert model.means_[1] == pytest.approx(1.5, abs=0.01)
+    assert model.counts_ == pytest.approx([1.0, 1.0], abs=0.01)
+
+
 def test_public_counts_say_that_a_class_is_missing():
     with pytest.raises(ValueError, match="record of each class"):
         MidpointClassifier(2.0, counts="public").fit(np.zeros((3, 1)), [0, 0, 0])

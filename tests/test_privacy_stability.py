@@ -285,11 +285,55 @@ def test_amplified_epsilon_is_between_mean_and_maximum(epsilon, certain, trials,
     assert exceeded <= 1e-3 < binom.sf(rows.quantile(1e-3) - certain - 1, trials, probability)
 
 
+def test_what_is_left_out_of_a_sum_is_negligible_and_added():
+    for trials, probability in ((10, 1e-4), (500, 1e-3), (10**4, 1e-3), (10**6, 1e-6), (300, 0.5), (10**5, 0.3)):
+        rows = ChangedRows(REPLACE_ONE, 2, trials, probability)
+        numbers, probabilities = rows._law
+        assert binom.sf(numbers[-1] - 2, trials, probability) <= 1e-20
+        assert probabilities.sum() == pytest.approx(1.0, abs=1e-9)
+        assert 0 < rows.mixture_delta(600.0, Guarantee(1e-6, 0.0, REPLACE_ONE)) < 2e-20
+        assert rows.mixture_delta(0.0, Guarantee(math.inf, 0.0, REPLACE_ONE)) <= 1.0
+
+
+def test_one_row_that_may_change_is_amplified_and_one_that_must_is_a_group():
+    inner = Guarantee(0.7, 1e-3, REPLACE_ONE, event=GaussianDpEvent(3.0))
+    one = ChangedRows(REPLACE_ONE, trials=1, probability=0.3)
+    assert one.amplify(inner).epsilon == pytest.approx(math.log1p(0.3 * math.expm1(0.7)))
+    assert one.amplify(inner).delta == pytest.approx(0.3 * 1e-3)
+    certain, group = ChangedRows(REPLACE_ONE, certain=3).amplify(inner), inner.group(3)
+    assert (certain.epsilon, certain.delta, certain.event) == (group.epsilon, group.delta, group.event)
+    sure = ChangedRows(REPLACE_ONE, trials=3, probability=1.0)
+    assert sure.mixture_delta(0.5, inner) == pytest.approx(group.delta_at(0.5))
+
+
+def test_a_delta_that_adds_up_to_more_than_one_is_one():
+    rows = ChangedRows(REPLACE_ONE, trials=10, probability=0.5)
+    for epsilon in (0.0, 1.0):
+        assert rows.amplify(Guarantee(epsilon, 0.3, REPLACE_ONE)).delta == 1.0
+
+
+def test_rare_changes_leave_a_learner_much_more_than_the_target():
+    """Up to the largest epsilon for which anything is promised."""
+    rare = ChangedRows(REPLACE_ONE, trials=1, probability=1e-6)
+    assert rare.inner_epsilon(2.0) == pytest.approx(math.log1p(math.expm1(2.0) * 1e6), rel=1e-9)
+    assert ChangedRows(REPLACE_ONE, trials=1, probability=1e-15).inner_epsilon(680.0) == 700.0
+
+
+def test_events_with_little_noise_have_an_epsilon_too():
+    rows = ChangedRows(REPLACE_ONE, 1, 2, 0.5)
+    for multiplier in (0.2, 0.5, 5.0):
+        blurred = Guarantee(math.inf, 0.0, REPLACE_ONE, event=GaussianDpEvent(multiplier))
+        at = rows.amplify(blurred, 1e-3).epsilon
+        assert rows.mixture_delta(at, blurred) <= 1e-3 < rows.mixture_delta(at * 0.999, blurred)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"certain": -1}, "certain must be"),
         ({"trials": 1.5}, "trials must be"),
+        ({"certain": 3, "trials": -1}, "trials must be"),
+        ({"trials": 2, "probability": 1.5}, "probability must be"),
         ({"trials": 2, "probability": 0.0}, "probability must be"),
         ({"inserted": 1}, r"inserted must be an integer in \[0, 0\], got 1"),
         ({"certain": 1, "learner_neighbouring": "add"}, "learner_neighbouring must be"),
@@ -309,6 +353,11 @@ def test_bad_learners_and_numbers():
     one = Guarantee(1.0, 0.0, REPLACE_ONE)
     for call, message in (
         (lambda: rows.amplify(one, 0.0), "delta must be"),
+        (lambda: rows.amplify(one, 1.0), "delta must be"),
+        (lambda: rows.mixture_delta(-0.5, one), "epsilon must be"),
+        (lambda: rows.quantile(0.0), "tail must be"),
+        (lambda: rows.inner_epsilon(1.0, delta=0.1, inner_delta=-0.1), "inner_delta must be"),
+        (lambda: rows.inner_epsilon(1.0, delta=0.1, inner_delta=1.5), "inner_delta must be"),
         (lambda: rows.delta_at(-1.0, one), "epsilon must be"),
         (lambda: rows.log_mean(-1.0), "epsilon must be"),
         (lambda: rows.quantile(1.0), "tail must be"),
