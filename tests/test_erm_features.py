@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from helpers import erm
 from helpers.erm.kernels import KERNELS
 from helpers.evidence import exact_loss, printed_erm
-from helpers.privacy import REPLACE_ONE, SEED_SECRET
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET
 
 EXACT = {
     "gaussian": lambda gap: np.exp(-0.7 * gap @ gap),
@@ -144,6 +144,26 @@ def test_the_noise_is_the_learners_and_the_frequencies_do_not_tell_it():
     # 40 of the 81 directions of a vector whose length is Gamma(81, 1/rate).
     squared = np.sum(np.square(noises), axis=1) * model.estimator_.noise_rate_**2
     assert np.mean(squared) == pytest.approx(40 / 81 * 81 * 82, rel=0.15)
+
+
+def test_no_record_is_no_error_only_where_their_number_is_private():
+    X, y = np.zeros((0, 2)), np.zeros(0, dtype=int)
+    adding = erm.ObjectivePerturbationClassifier(neighbouring=ADD_REMOVE, n_records=20)
+    assert np.isfinite(erm.KernelClassifier(adding).fit(X, y).estimator_.coef_).all()
+    with pytest.raises(ValueError, match="minimum of 1 is required by KernelClassifier"):
+        erm.KernelClassifier().fit(X, y)
+    assert erm.KernelClassifier().fit(np.zeros((1, 2)), [1]).classes_.tolist() == [0, 1]
+    for bad in (0.0, -0.5):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            erm.KernelClassifier(epsilon=bad).fit(None, None)
+
+
+def test_other_features_than_those_of_the_fit_are_refused_and_change_nothing():
+    model = erm.KernelClassifier(n_frequencies=5).fit(*rings(50, 0))
+    for method in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(ValueError, match="X has 3 features, but KernelClassifier is expecting 2"):
+            method(np.zeros((1, 3)))
+    assert model.n_features_in_ == 2
 
 
 def test_the_guarantee_names_the_kernel():

@@ -9,10 +9,20 @@ import pytest
 from scipy.stats import kstest
 from sklearn.exceptions import NotFittedError
 
+from helpers.erm import midpoint
 from helpers.erm.midpoint import MidpointClassifier
-from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE, SEED_SECRET, gaussian_mu
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    REPLACE_ONE,
+    SEED_SECRET,
+    Guarantee,
+    Release,
+    Sensitivity,
+    gaussian_mu,
+)
 
-RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 500
+RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 200
 SETTINGS = [
     {"neighbouring": REPLACE_ONE},
     {"neighbouring": ADD_REMOVE},
@@ -67,7 +77,7 @@ def test_the_noise_is_what_the_guarantee_needs(setting):
     sd = np.sqrt(np.mean(found**2, axis=0))
     moves = [noiseless(there, setting) - noiseless(here, setting) for here, there in neighbours(setting)]
     farthest = max(np.linalg.norm(move / sd) for move in moves)
-    assert farthest == pytest.approx(gaussian_mu(EPSILON, DELTA), rel=0.15)
+    assert farthest == pytest.approx(gaussian_mu(EPSILON, DELTA), rel=0.25)
     assert all(kstest(column / scale, "norm").pvalue > 1e-6 for column, scale in zip(found.T, sd, strict=True))
     related = np.corrcoef(found.T) - np.eye(found.shape[1])
     assert np.abs(related).max() < 5 / math.sqrt(FITS)
@@ -76,9 +86,41 @@ def test_the_noise_is_what_the_guarantee_needs(setting):
 def test_the_count_has_the_noise_of_the_sums_in_units_of_root_two_radii():
     """A count in other units would be off by a factor of root 2: less noise than a flipped label needs, or more."""
     sums, counts = np.split(noise({"neighbouring": REPLACE_ONE}), [2], axis=1)
-    assert sums.std() / counts.std() == pytest.approx(math.sqrt(2) * RADIUS, rel=0.15)
+    assert sums.std() / counts.std() == pytest.approx(math.sqrt(2) * RADIUS, rel=0.25)
     sums, counts = np.split(noise({"neighbouring": ADD_REMOVE}), [2], axis=1)
-    assert sums.std() / counts.std() == pytest.approx(RADIUS, rel=0.15)
+    assert sums.std() / counts.std() == pytest.approx(RADIUS, rel=0.25)
+
+
+RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "length", "asked"),
+    [
+        ({"neighbouring": REPLACE_ONE}, 2 * RADIUS, [4.0, 2.0, math.sqrt(2) * RADIUS * 2]),
+        ({"neighbouring": ADD_REMOVE}, math.sqrt(2) * RADIUS, [4.0, 2.0, RADIUS * 3, RADIUS * 2]),
+        ({"counts": "public"}, 1.0, [4.0 / (2 * RADIUS), 2.0 / (2 * RADIUS)]),
+    ],
+)
+def test_what_gets_noise_is_in_the_units_of_what_one_record_moves(monkeypatch, setting, length, asked):
+    """The mechanism is asked for the stated sensitivity, and without noise everything is exact."""
+    seen = []
+
+    def noiseless_gaussian(value, sensitivity, epsilon, delta, rng):
+        seen.append((value, sensitivity, epsilon, delta))
+        return Release(value, Guarantee(epsilon, delta, sensitivity.neighbouring))
+
+    monkeypatch.setattr(midpoint, "gaussian", noiseless_gaussian)
+    model = MidpointClassifier(RADIUS, 0.7, 1e-3, 0.3, **setting).fit(*data(RECORDS))
+    ((value, sensitivity, epsilon, delta),) = seen
+    assert value == pytest.approx(asked)
+    assert sensitivity == Sensitivity(length, setting.get("neighbouring", REPLACE_ONE), "l2")
+    assert (epsilon, delta) == (0.7, 1e-3)
+    assert model.means_ == pytest.approx([4 / 3, 1.0])
+    assert model.counts_ == pytest.approx([3.0, 2.0])
+    assert model.threshold_ == pytest.approx(0.3 * 1.0 + 0.7 * 4 / 3)
+    assert model.decision_function([[2.0]]) == pytest.approx([2.0 - model.threshold_])
+    assert model.predict([[model.threshold_]]).tolist() == [1]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -146,6 +188,10 @@ def test_gamma_and_the_sides():
         ({"radius": -1.0}, "radius must be"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"delta": 1.0}, "delta must be"),
+        ({"delta": 0.0}, "delta must be"),
+        ({"delta": -0.5}, "delta must be"),
+        ({"epsilon": -0.5}, "epsilon must be"),
+        ({"radius": -0.5}, "radius must be"),
         ({"counts": "secret"}, "counts must be"),
         ({"counts": "printed"}, "counts must be"),
         ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring must be"),

@@ -308,9 +308,17 @@ def test_three_trials_for_each_candidate(monkeypatch, trials, mean, law):
 @pytest.mark.parametrize(
     "search", [meta.PartitionedSearch(Kept(), SAME, parts="shared"), meta.RepeatedSearch(Kept(), SAME)]
 )
-def test_the_held_out_share_is_held_out(search, n, share, learned):
+def test_the_held_out_share_is_held_out(monkeypatch, search, n, share, learned):
+    """And the dry run has as many records."""
+    tried, real = set(), searches.planned_guarantee
+
+    def planned(learner, size, n_features, classes):
+        tried.add(size)
+        return real(learner, size, n_features, classes)
+
+    monkeypatch.setattr(searches, "planned_guarantee", planned)
     fits = real_fits(search.set_params(held_out=share), *data(n))
-    assert {len(rows) for _, rows, _ in fits} == {learned}
+    assert {len(rows) for _, rows, _ in fits} == tried == {learned}
 
 
 def test_the_smallest_tables():

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit, logit, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
+from sklearn.utils import get_tags
 
 from helpers import erm, meta
 from helpers.meta import threshold
@@ -163,7 +164,7 @@ def test_a_seed_is_assumed_to_be_secret(objective):
 
 
 @pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
-@pytest.mark.parametrize("target", [0.5, 0.9])
+@pytest.mark.parametrize("target", [0.2, 0.5, 0.9])
 def test_one_record_moves_the_ranks_by_the_stated_sensitivity(monkeypatch, relation, target):
     seen = []
 
@@ -249,6 +250,7 @@ def test_labels_keep_their_names():
     ("bad", "message"),
     [
         ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -0.5}, "epsilon"),
         ({"objective": "accuracy"}, "objective"),
         ({"threshold_share": 1.0}, "threshold_share"),
         ({"expected_auc": 1.0}, "expected_auc"),
@@ -424,3 +426,34 @@ def test_learners_that_need_many_records_are_tried_with_as_many_as_there_are():
         meta.ThresholdClassifier(Many()).fit(X[:0, :1], y[:0])
     with pytest.raises(ValueError, match="estimator must take any number of records under add/remove-one"):
         meta.ThresholdClassifier(Many(relation=ADD_REMOVE)).fit(X[:, :1], y)
+
+
+def test_other_features_than_those_of_the_fit_are_refused_and_change_nothing():
+    model = meta.ThresholdClassifier(BASE, 5.0).fit(*records())
+    for method in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(ValueError, match="X has 3 features, but ThresholdClassifier is expecting 2"):
+            method(np.zeros((1, 3)))
+    assert model.n_features_in_ == 2
+    assert not get_tags(model).input_tags.sparse
+
+
+class Shown(Oracle):
+    """Has probabilities too."""
+
+    def predict_proba(self, X):
+        return np.column_stack([expit(-X[:, 0]), expit(X[:, 0])])
+
+
+@pytest.mark.parametrize("objective", ["balanced_accuracy", "recall"])
+def test_probabilities_of_the_minority_decide_like_its_log_odds(objective):
+    X, y = population(3000, 0.2, 2.0, 7)
+    raw, shown = (meta.ThresholdClassifier(learner, 300.0, objective).fit(X, y) for learner in (Oracle(), Shown()))
+    assert shown.threshold_ == pytest.approx(expit(raw.threshold_), abs=0.01)
+    assert np.mean(shown.predict(X) == raw.predict(X)) > 0.99
+    assert 0.1 < np.mean(shown.predict(X)) < 0.9
+
+
+def test_class_weights_inside_a_learner_are_refused_too():
+    inside = erm.KernelClassifier(erm.ObjectivePerturbationClassifier(class_weight="balanced"))
+    with pytest.raises(ValueError, match="estimator must be without class weights"):
+        meta.ThresholdClassifier(inside).fit(None, None)
