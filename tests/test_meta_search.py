@@ -10,7 +10,8 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import get_tags
 
 from helpers import erm, meta
 from helpers.meta import search as searches
@@ -353,7 +354,8 @@ def test_ranges_end_where_they_are_said_to():
         with pytest.raises(ValueError, match="must be"):
             selection_epsilon(*bad)
     rng = np.random.default_rng(0)
-    assert draw_repeats(rng, 1e9) > 0
+    for law in REPEATS:
+        assert draw_repeats(rng, 1e9, law) > 0
     for bad in (0.999, 1.001e9):
         with pytest.raises(ValueError, match="mean must be"):
             draw_repeats(rng, bad)
@@ -524,3 +526,14 @@ def test_a_learner_that_depends_on_values_is_refused_for_data_that_would_not_sho
     X, y = np.zeros((40, 2)), np.tile([0, 1], 20)
     with pytest.raises(ValueError, match=message):
         kind(learner, {"sign": [-1, 1]}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
+def test_other_features_than_those_of_the_fit_are_refused_and_change_nothing(kind):
+    model = kind(erm.OutputPerturbationClassifier(), GRID).fit(*data())
+    for method in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(ValueError, match=f"X has 3 features, but {kind.__name__} is expecting 2"):
+            method(np.zeros((1, 3)))
+    assert model.n_features_in_ == 2
+    assert not get_tags(model).classifier_tags.multi_class
+    assert get_tags(clone(model).set_params(classes=(0, 1, 2))).classifier_tags.multi_class
