@@ -3,8 +3,8 @@
 The faults are cosmic-ray's operators that change what is computed (a number by one, a sum into a difference, a
 condition into its opposite, ...), and one more that it lacks: a factor left out, which is how noise loses its
 sensitivity. A child process runs the module's tests with the changed source in place of the file, which is never
-touched. Outcomes are kept as they come, so an interrupted run goes on: "killed" for as long as the module and the file
-with the test that failed are the same, "survived" and "timeout" for as long as all of the module's tests are.
+touched. Outcomes are kept as they come, so an interrupted run goes on: "killed" for as long as the module, the test
+that failed and all in its file that is no test are the same, "survived" and "timeout" for as long as all the tests are.
 
 Run with `make -C benchmarks mutation`. The survivors, each with the reason why it is harmless, stand in
 `benchmarks/survivors.csv`; a survivor that is not there, or an entry that no survivor matches, is reported.
@@ -13,6 +13,7 @@ Run with `make -C benchmarks mutation`. The survivors, each with the reason why 
 import argparse
 import ast
 import contextlib
+import csv
 import gc
 import hashlib
 import importlib.abc
@@ -221,27 +222,44 @@ def _check_tests(chosen: dict[str, list[str]], jobs: int) -> None:
 
 
 @cache
-def _digest(*files: str) -> bytes:
-    """Of sources as they are at the start of a run."""
-    parts = (hashlib.sha256(file.encode() + (ROOT / file.partition("::")[0]).read_bytes()).digest() for file in files)
-    return b"".join(parts)
+def _fault(module: str, operator: str, occurrence: int) -> str:
+    """Names a fault of a module as it is now."""
+    return hashlib.sha256((ROOT / module).read_bytes() + f"{operator} {occurrence}".encode()).hexdigest()[:16]
 
 
-def _key(mutant: Mutant, tests: list[str]) -> str:
-    """Of a fault and the tests that have seen it, or let it pass: their sources, and those of what they share."""
-    sources = _digest(mutant.module, *tests, "tests/erm_data.py", "tests/inventory.py")
-    return hashlib.sha256(sources + f"{mutant.operator} {mutant.occurrence}".encode()).hexdigest()[:16]
+@cache
+def _witness(test: str, tests: tuple[str, ...]) -> str:
+    """Digest of what has seen a fault: the test that failed and what surrounds it, or all the tests if none did."""
+    file, _, name = test.partition("::")
+    if file not in tests:
+        texts = [f"{each}\n{(ROOT / each).read_text()}" for each in tests]
+    else:
+        texts = [_surroundings((ROOT / file).read_text(), name.partition("[")[0])]
+    texts += [(ROOT / shared).read_text() for shared in ("tests/erm_data.py", "tests/inventory.py")]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
-def _of_file(test: str, tests: list[str]) -> list[str]:
-    """The given tests that are in the same file as one of them; all if there is no such one."""
-    return [other for other in tests if other.partition("::")[0] == test.partition("::")[0]] or tests
+def _surroundings(code: str, name: str) -> str:
+    """A file of tests without its other tests; all of it where the file itself failed."""
+    kept = [
+        node
+        for node in ast.parse(code).body
+        if not name or not getattr(node, "name", "").startswith("test_") or node.name == name
+    ]
+    return "\n".join(map(ast.dump, kept))
 
 
-def _known(mutant: Mutant, tests: list[str], store: dict[str, str]) -> str | None:
-    """What an earlier run has found, if it still holds."""
-    keys = [_key(mutant, tests), *(_key(mutant, _of_file(test, tests)) for test in tests)]
-    return next((store[key] for key in keys if key in store), None)
+def _known(chosen: dict[str, list[str]]) -> dict[str, str]:
+    """What earlier runs have found about which fault, where it still holds."""
+    STORE.parent.mkdir(exist_ok=True)
+    if not STORE.exists():
+        STORE.write_text("module,fault,verdict,test,witness,seconds\n")
+    rows = pd.read_csv(STORE, keep_default_na=False).itertuples()
+    return {
+        row.fault: row.verdict
+        for row in rows
+        if row.module in chosen and row.witness == _witness(row.test, tuple(chosen[row.module]))
+    }
 
 
 def _preload() -> None:
@@ -270,27 +288,22 @@ def main() -> int:
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT / "tests"))
     _preload()
-    stored = _stored()
-    found = {mutant: _known(mutant, chosen[mutant.module], stored) for mutant in everything}
-    todo = [mutant for mutant, verdict in found.items() if verdict is None]
+    faults = {mutant: _fault(mutant.module, mutant.operator, mutant.occurrence) for mutant in everything}
+    known = _known(chosen)
+    todo = [mutant for mutant in everything if faults[mutant] not in known]
     print(f"{len(everything)} mutants, {len(todo)} to run", flush=True)
     _check_tests({mutant.module: chosen[mutant.module] for mutant in todo}, options.jobs)
-    with STORE.open("a") as store:
-        for done, (mutant, outcome) in enumerate(outcomes(todo, chosen, options.jobs), 1):
-            found[mutant] = outcome.verdict
-            seen_by = _of_file(outcome.test, chosen[mutant.module])
-            store.write(f"{_key(mutant, seen_by)},{outcome.verdict},{outcome.test},{outcome.seconds:.1f}\n")
-            store.flush()
-            if outcome.verdict == "survived":
+    with STORE.open("a", newline="") as file:
+        store = csv.writer(file, lineterminator="\n")
+        for done, (mutant, (verdict, test, seconds)) in enumerate(outcomes(todo, chosen, options.jobs), 1):
+            known[faults[mutant]] = verdict
+            witness = _witness(test, tuple(chosen[mutant.module]))
+            store.writerow([mutant.module, faults[mutant], verdict, test, witness, f"{seconds:.1f}"])
+            file.flush()
+            if verdict == "survived":
                 print(f"[{done}/{len(todo)}] survived: {mutant.name}", flush=True)
+    found = {mutant: known[faults[mutant]] for mutant in everything}
     return _report(everything, found, full=not options.modules)
-
-
-def _stored() -> dict[str, str]:
-    STORE.parent.mkdir(exist_ok=True)
-    if not STORE.exists():
-        STORE.write_text("key,verdict,test,seconds\n")
-    return dict(pd.read_csv(STORE, usecols=["key", "verdict"]).itertuples(index=False))
 
 
 def _report(everything: list[Mutant], outcome: dict[Mutant, str], full: bool) -> int:
