@@ -102,6 +102,9 @@ def test_a_kind_has_to_be_given():
         (1 + 1e-10, 1.0, 1e-9, "reaches the bound 1 up to rounding (1e-10 above)"),
         # The case nearest to its own bound is shown, not the one with the smallest difference.
         ([0.1, 95.0], [1.0, 100.0], 0.0, "at most 95, bound 100 (5 % unused)"),
+        # Beside a bound of 0 there are no shares.
+        ([-3.0, -1.0, -2.0], 0.0, 0.0, "at most -1, below the bound 0"),
+        ([1.0, float("inf")], 2.0, 0.0, "inf exceeds 2"),
     ],
 )
 def test_evidence_says_how_far_it_is_from_its_bound(computed, bound, tolerance, shown):

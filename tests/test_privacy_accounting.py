@@ -106,6 +106,7 @@ def test_laplace_delta_is_the_integral_of_the_hockey_stick(pure_epsilon, share):
 def test_laplace_is_pure_from_its_epsilon_on():
     assert laplace_delta(1.0, 1.0) == 0.0
     assert laplace_delta(2.0, 1.0) == 0.0
+    assert math.copysign(1.0, laplace_delta(2.0, 1.0)) == 1.0
     assert laplace_delta(0.999, 1.0) > 0.0
     assert laplace_epsilon(0.0, 1.0) == 1.0
     assert laplace_epsilon(1.0, 1.0) == 0.0

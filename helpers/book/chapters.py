@@ -314,7 +314,7 @@ def _reported(notebook: Path) -> Iterator[None]:
     try:
         yield
     except (CellExecutionError, PapermillExecutionError) as error:
-        raise RunError(f"{notebook}: {error.ename}: {error.evalue}") from error
+        raise RunError(f"{notebook}: cell {error.cell_index}: {error.ename}: {error.evalue}") from error
     except (CellTimeoutError, DeadKernelError) as error:
         reason = (
             "took too long" if isinstance(error, CellTimeoutError) else "lost its kernel, perhaps for want of memory"
@@ -326,6 +326,7 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
     """The notebook with all cells run in a fresh kernel, and the kernel's peak memory in MB."""
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
 
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -338,7 +339,11 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
     )
     with client.setup_kernel():
         for index, cell in enumerate(notebook.cells):
-            client.execute_cell(cell, index)
+            try:
+                client.execute_cell(cell, index)
+            except CellExecutionError as error:
+                error.cell_index = index  # as papermill's error has it
+                raise
         probe = nbformat.v4.new_code_cell("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
         notebook.cells.append(probe)
         client.execute_cell(probe, len(notebook.cells) - 1, store_history=False)

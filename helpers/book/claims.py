@@ -242,7 +242,8 @@ def at_most(
     if holds := bool(excess.max() <= tolerance):
         scale = np.maximum(np.maximum(np.abs(bound), np.abs(computed)), np.finfo(float).tiny)
         excess = excess / scale
-    shown = np.unravel_index(np.argmax(excess), excess.shape)
+    nearest = np.lexsort(((computed - bound).ravel(), excess.ravel()))[-1]  # shares are all equal where bounds are 0
+    shown = np.unravel_index(nearest, excess.shape)
     value, limit = float(computed[shown]), float(bound[shown])
     slack = (limit - value) / abs(limit) if limit else None
     return Evidence(holds, f"{what}: {_against_bound(value, limit, slack, holds)}", kind, n, slack)
@@ -250,7 +251,7 @@ def at_most(
 
 def _against_bound(value: float, limit: float, slack: float | None, holds: bool) -> str:
     if not holds:
-        by = f" (by {_percent(-slack)})" if slack is not None else ""
+        by = f" (by {_percent(-slack)})" if slack is not None and np.isfinite(slack) else ""
         return f"{_show(value)} exceeds {_show(limit)}{by}"
     if value > limit:
         return f"reaches the bound {_show(limit)} up to rounding ({_show(value - limit)} above)"

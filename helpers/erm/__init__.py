@@ -3,8 +3,8 @@
 Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
 solver leaves. Modules: `losses`, `risk` (rows and derivatives), `solver` (minimisers within a certified distance),
 `weighting` (class weights), `calibration` (noise constants), `linear`, `perturbation` and `gradient_descent`
-(scikit-learn classes), `kernels` (random features). Formulas as printed elsewhere, and exact losses, are left to
-`helpers.evidence`.
+(scikit-learn classes), `kernels` (random features), `midpoint` (one feature, two noisy means). Formulas as printed
+elsewhere, and exact losses, are left to `helpers.evidence`.
 """
 
 from helpers.erm.calibration import (
@@ -20,6 +20,7 @@ from helpers.erm.gradient_descent import DPGradientDescentClassifier
 from helpers.erm.kernels import KernelClassifier, RandomFourierFeatures
 from helpers.erm.linear import ERMClassifier
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
+from helpers.erm.midpoint import MidpointClassifier
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
 from helpers.erm.solver import Solution, minimize, minimize_softmax
@@ -35,6 +36,7 @@ __all__ = [
     "GaussianCalibration",
     "KernelClassifier",
     "Loss",
+    "MidpointClassifier",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
     "RandomFourierFeatures",

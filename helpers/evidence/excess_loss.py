@@ -12,6 +12,7 @@ from scipy.special import gammaincinv
 
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.losses import LOGISTIC
+from helpers.privacy.search import smallest
 
 MECHANISMS = ("output", "objective")
 METHODS = ("derived", "printed")
@@ -232,10 +233,7 @@ def sample_size(bound, target) -> int:
     target = check_real("target", target, low=0, inclusive="neither")
     if bound(_LARGEST_SAMPLE) > target:
         raise ValueError(f"bound must reach target={target:g} at {_LARGEST_SAMPLE:.0e} records, it does not")
-    low, high = 0, 1
+    high = 1
     while bound(high) > target:
-        low, high = high, 2 * high
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if bound(middle) <= target else (middle, high)
-    return high
+        high *= 2
+    return int(smallest(lambda n: bound(int(n)) <= target, max(high // 2, 1), high, relative=1e-3))

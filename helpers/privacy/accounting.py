@@ -176,7 +176,7 @@ def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDAr
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     pure_epsilon = _check_distances("pure_epsilon", pure_epsilon)
-    return _unwrap(-np.expm1(np.minimum((epsilon - pure_epsilon) / 2, 0.0)))
+    return _unwrap(np.abs(np.expm1(np.minimum((epsilon - pure_epsilon) / 2, 0.0))))  # 0, never -0
 
 
 def laplace_epsilon(delta: float, pure_epsilon: float) -> float:
