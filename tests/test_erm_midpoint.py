@@ -177,6 +177,8 @@ def test_gamma_and_the_sides():
     model = MidpointClassifier(2.0, 1e6, 0.5, gamma=0.75).fit(X, y)
     assert model.threshold_ == pytest.approx(0.5, abs=0.01)
     assert model.predict([[0.4], [0.6]]).tolist() == [0, 1]
+    moved = MidpointClassifier(6.0, 1e6, 0.5, gamma=0.75).fit(X + 4.0, y)
+    assert moved.threshold_ == pytest.approx(4.5, abs=0.05)
     with pytest.raises(NotFittedError):
         MidpointClassifier().predict([[0.0]])
 
@@ -202,6 +204,14 @@ def test_gamma_and_the_sides():
 def test_bad_parameters_are_refused_before_the_data_are_read(changes, message):
     with pytest.raises(ValueError, match=message):
         MidpointClassifier(**changes).fit("not data", None)
+
+
+def test_one_feature_and_two_classes_for_good():
+    model = MidpointClassifier().fit([[0.0], [1.0]], [0, 1])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="2 features"):
+            model.predict(np.zeros((3, 2)))
+    assert not model.__sklearn_tags__().classifier_tags.multi_class
 
 
 def test_bad_data():

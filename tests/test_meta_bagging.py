@@ -1,5 +1,6 @@
 """Bagging: the estimator."""
 
+import inspect
 import math
 import pickle
 
@@ -458,6 +459,7 @@ def test_a_tied_vote_is_for_the_first_class_and_votes_are_counted():
     assert model.predict(X[:1]).tolist() == [0]
     model.estimators_[1].count_ = 2
     assert model.predict_proba(X[:1]).tolist() == [[0.0, 1.0]]
+    assert model.predict(X[:1]).tolist() == [1]
     assert model.set_params(voting="soft").predict_proba(X[:1]).tolist() == [[0.25, 0.75]]
 
 
@@ -476,12 +478,107 @@ def test_learners_under_add_remove_divide_by_a_public_share_of_at_least_one():
 
 def test_ranges_of_the_estimator():
     X, y = data(20)
-    for name, bad in (("n_records", 0), ("delta", 1.0), ("delta", -0.1), ("composition", "zcdp"), ("sample_size", 0)):
+    for name, bad in (("n_records", 0), ("composition", "zcdp"), ("sample_size", 0)):
         with pytest.raises(ValueError, match=f"{name} must be"):
             PrivateBaggingClassifier(BASE, **{name: bad}).fit(X, y)
+    for name, bad in (("delta", 1.0), ("delta", 1.5), ("delta", -0.1), ("epsilon", -0.5)):
+        with pytest.raises(ValueError, match=f"{name} must be a finite number in .*, got {bad}"):
+            PrivateBaggingClassifier(BASE, **{name: bad}).fit(None, None)
+    with pytest.raises(ValueError, match="n_records must be an integer in .1, inf., got 0"):
+        ensemble_guarantee(Guarantee(1.0, 0.0, REPLACE_ONE), n_estimators=1, n_records=0)
+    with pytest.raises(ValueError, match=r"Found array with 0 sample"):
+        PrivateBaggingClassifier(BASE, 1).fit(np.zeros((0, 2)), np.zeros(0))
+    PrivateBaggingClassifier(Counter(), 1).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match=r"ids must have one entry a record, got 19 for 20"):
         PrivateBaggingClassifier(BASE, 2, sampling="disjoint").fit(X, y, ids=range(19))
     for parameters in ({"n_estimators": 1}, {"sample_size": 20}, {"sample_size": 1}, {"sampling": "disjoint"}):
         PrivateBaggingClassifier(Counter(), **{"n_estimators": 20} | parameters).fit(X, y)
     with pytest.raises(ValueError, match="epsilon must leave a budget to each learner"):
         PrivateBaggingClassifier(Counter(), 2, epsilon=1e-10).fit(X, y)
+
+
+@pytest.mark.parametrize("sampling", ["disjoint", "stratified-disjoint"])
+def test_nobody_can_guess_the_salt_of_the_bags(monkeypatch, sampling):
+    salts = []
+
+    def noted(ids, n_bags, salt):
+        salts.append(salt)
+        return np.arange(len(ids)) % n_bags
+
+    monkeypatch.setattr(bagging, "assign_by_id", noted)
+    monkeypatch.setattr(bagging, "assign_within_class", lambda y, ids, m, salt, classes: noted(ids, m, salt))
+    X, y = data(20)
+    base = clone(BASE).set_params(neighbouring=ADD_REMOVE, n_records=20)
+    relation = ADD_REMOVE if sampling == "disjoint" else REPLACE_ONE
+    model = PrivateBaggingClassifier(base, 2, sampling=sampling, neighbouring=relation, n_records=20)
+    for _ in range(12):
+        model.fit(X, y, ids=range(20))
+    assert len(set(salts)) == 12
+    assert max(salts) > 2**55
+
+
+def test_identifiers_enter_the_seed():
+    X, y = data(20)
+    model = PrivateBaggingClassifier(Counter(), 2, epsilon=0.1, sampling="disjoint", random_state=0)
+    named = [[e.count_ for e in model.fit(X, y, ids=ids).estimators_] for ids in (range(20), range(1, 21), range(20))]
+    assert named[0] == named[2]
+    assert named[0] != named[1]
+
+
+def test_public_labels_count_the_smaller_class():
+    X, y = data(20)[0], np.repeat([0, 1], [17, 3])
+    model = PrivateBaggingClassifier(Counter(), 4, sampling="stratified-disjoint", public_labels=True)
+    with pytest.raises(ValueError, match="the number of records of each class, 3, for public labels, got 4"):
+        model.fit(X, y)
+    assert len(model.set_params(n_estimators=3).fit(X, y).estimators_) == 3
+
+
+class Generous(Counter):
+    """Promises a little more than it was asked to."""
+
+    def __init__(self, epsilon=1.0, random_state=None, factor=1.0, delta=0.0):
+        super().__init__(epsilon, random_state)
+        self.factor = factor
+        self.delta = delta
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.guarantee_ = Guarantee(self.epsilon * self.factor, self.delta, REPLACE_ONE)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [({"factor": 1 + 1e-8}, True), ({"factor": 1 + 1e-4}, False), ({"delta": 1e-6}, True), ({"delta": 1.5e-6}, False)],
+)
+def test_the_total_is_kept_up_to_rounding(changes, kept):
+    X, y = data(20)
+    model = PrivateBaggingClassifier(Generous(**changes), 2, delta=1e-6, sampling="disjoint")
+    if kept:
+        assert model.fit(X, y).guarantee_.delta == changes.get("delta", 0.0)
+    else:
+        with pytest.raises(ValueError, match="estimator must keep the total"):
+            model.fit(X, y)
+
+
+def test_other_features_and_more_classes():
+    X, y = data(20)
+    model = PrivateBaggingClassifier(Counter(), 2).fit(X, y)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="3 features"):
+            model.predict(np.zeros((2, 3)))
+    assert not model.__sklearn_tags__().classifier_tags.multi_class
+
+
+def test_options_are_given_by_name():
+    """Two numbers that are swapped by mistake would be another guarantee."""
+    options = {
+        bagging.changed_rows: ("n_records", "sample_size"),
+        bagging.assign_by_rank: ("blocks",),
+        ensemble_guarantee: ("n_estimators", "n_records", "sampling", "delta"),
+        learner_epsilon: ("inner_delta", "relation"),
+        largest_budget: ("accurate",),
+    }
+    for function, names in options.items():
+        kinds = {inspect.signature(function).parameters[name].kind for name in names}
+        assert kinds == {inspect.Parameter.KEYWORD_ONLY}

@@ -356,7 +356,7 @@ def test_ranges_end_where_they_are_said_to():
     rng = np.random.default_rng(0)
     for law in REPEATS:
         assert draw_repeats(rng, 1e9, law) > 0
-    for bad in (0.999, 1.001e9):
+    for bad in (0.999, 1e9 + 1):
         with pytest.raises(ValueError, match="mean must be"):
             draw_repeats(rng, bad)
         with pytest.raises(ValueError, match="trials must be"):
@@ -364,6 +364,10 @@ def test_ranges_end_where_they_are_said_to():
     for bad in (-0.01, 1.01):
         with pytest.raises(ValueError, match="mistake_costs must be"):
             meta.RepeatedSearch(Sign(), {"sign": [1]}, mistake_costs={0: bad, 1: 0.5}).fit(None, None)
+    with pytest.raises(ValueError, match="Invalid parameter 'colour'"):
+        meta.RepeatedSearch(Sign(), {"colour": [1]}).fit(None, None)
+    assert selection_epsilon(0.5) == 1.5
+    assert meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=1).fit(*data()).best_params_ == {"sign": 1}
     meta.PartitionedSearch(Sign(factor=1 + 1e-12), {"sign": [1]}).fit(*data())
     with pytest.raises(ValueError, match="estimator must be 1-DP with delta 0"):
         meta.PartitionedSearch(Sign(factor=1 + 1e-6), {"sign": [1]}).fit(*data())
@@ -374,7 +378,9 @@ def test_ranges_end_where_they_are_said_to():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon must be a finite number in .0, inf., got 0.0"),
+        ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
+        ({"held_out": -0.5}, "held_out must be"),
         ({"param_grid": []}, "param_grid"),
         ({"param_grid": 3}, "param_grid must be a dict of lists"),
         ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),

@@ -250,7 +250,7 @@ def test_labels_keep_their_names():
     ("bad", "message"),
     [
         ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": -0.5}, "epsilon"),
+        ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
         ({"objective": "accuracy"}, "objective"),
         ({"threshold_share": 1.0}, "threshold_share"),
         ({"expected_auc": 1.0}, "expected_auc"),

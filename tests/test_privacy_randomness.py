@@ -311,3 +311,10 @@ def test_bases_in_the_wrong_order_are_refused():
         type("Wrong", (BaseEstimator, PrivateMixin), {})
     with pytest.raises(TypeError, match="Wrong must have PrivateMixin left of BaseEstimator"):
         type("Wrong", (ClassifierMixin, BaseEstimator, PrivateMixin), {})
+
+
+def test_a_seed_means_the_same_in_every_version():
+    """Recorded results are repeated by their seeds; what is hashed, and how, may not change unnoticed."""
+    assert noise_generator(7, "a", 3, np.arange(5)).integers(1000, size=4).tolist() == [558, 360, 905, 55]
+    assert noise_generator(7, np.arange(200_000) / 7).integers(1000, size=4).tolist() == [850, 481, 83, 678]
+    assert child_state(0, noise_generator(7, "a")) == 6096681704737093258

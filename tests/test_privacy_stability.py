@@ -1,5 +1,6 @@
 """The law of changed rows: all private learners by linear programming, closed forms, and the inverse."""
 
+import inspect
 import itertools
 import math
 
@@ -367,3 +368,11 @@ def test_bad_learners_and_numbers():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_a_law_is_a_value_and_its_options_are_given_by_name():
+    law = ChangedRows(REPLACE_ONE, trials=10, probability=0.1)
+    with pytest.raises(AttributeError):
+        law.probability = 0.0
+    for name in ("delta", "inner_delta"):
+        assert inspect.signature(law.inner_epsilon).parameters[name].kind is inspect.Parameter.KEYWORD_ONLY

@@ -1,0 +1,629 @@
+"""Private coordinate descent, by sweeps and greedy: what one record moves along the path that a fit really takes, what is
+drawn for it, and where the steps lead."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from erm_data import simulated, weights_of
+from scipy.optimize import minimize
+from scipy.stats import chisquare, kstest, laplace, norm
+from sklearn.base import clone
+
+from helpers import erm
+from helpers.erm import coordinate_descent, greedy
+from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
+from helpers.erm.greedy import DPGreedyCoordinateClassifier
+from helpers.erm.scaling import ScaledLinearClassifier, private_second_moments
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    audit_estimator,
+    event_epsilon,
+    exponential_probabilities,
+    gaussian_mu,
+    neighbouring_data,
+)
+
+UNLIKELY = 1e-5
+ROUNDING = 1 + 1e-9
+QUIET = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+NO_NOISE = {"epsilon": 1e12, "delta": 0.999}
+CUBE = [[-1.0, 1.0], [-1.0, 1.0]]
+METHODS = [DPCoordinateDescentClassifier, DPGreedyCoordinateClassifier]
+each = pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
+
+
+class Source(np.random.Generator):
+    """A source of noise that notes every draw; the order of coordinates depends on the seed alone."""
+
+    def __init__(self, seed=0):
+        super().__init__(np.random.PCG64(seed))
+        self.seed, self.order, self.drawn = seed, np.random.default_rng(seed), []
+
+    def normal(self, loc=0.0, scale=1.0, size=None):
+        self.drawn.append(("normal", scale, 1 if size is None else size))
+        return super().normal(loc, scale, size)
+
+    def laplace(self, loc=0.0, scale=1.0, size=None):
+        self.drawn.append(("laplace", scale, 1 if size is None else size))
+        return super().laplace(loc, scale, size)
+
+    def permutation(self, size):
+        return self.order.permutation(size)
+
+    def integers(self, *arguments, **options):
+        return self.order.integers(*arguments, **options)
+
+
+@pytest.fixture
+def source(monkeypatch):
+    """All fits draw from a source made for each, by one seed; the last one is `source.last`."""
+
+    class Maker:
+        seed, last = 0, None
+
+    def make(self, *data):
+        Maker.last = Source(Maker.seed)
+        return Maker.last
+
+    monkeypatch.setattr(ScaledLinearClassifier, "_noise_generator", make)
+    monkeypatch.setattr("helpers.erm.perturbation.noise_assumptions", lambda rng: ())
+    return Maker
+
+
+@pytest.fixture
+def path(monkeypatch):
+    """Noisy sums that a fit releases, with their noise scales; `answers`, where given, are released in their place."""
+
+    class Path:
+        sums, scales, answers = [], [], None
+
+        @classmethod
+        def of(cls, model, X, y, answers=None):
+            cls.sums, cls.scales, cls.answers = [], [], answers
+            model.fit(X, y)
+            return np.array(cls.sums), np.array(cls.scales)
+
+    def to_grid(value, scale):
+        Path.sums.append(float(value))
+        Path.scales.append(float(scale))
+        return value if Path.answers is None else Path.answers[len(Path.sums) - 1]
+
+    monkeypatch.setattr(coordinate_descent, "to_grid", to_grid)
+    monkeypatch.setattr(greedy, "to_grid", to_grid)
+    return Path
+
+
+def changed(X, y, relation, candidates):
+    """All neighbours that differ in the first record."""
+    if relation is ADD_REMOVE:
+        return [(X[1:], y[1:])]
+    return [(np.vstack([x, X[1:]]), np.append(label, y[1:])) for x in candidates for label in (0, 1)]
+
+
+# The sweep lemma
+
+
+PROBLEMS = [
+    {},
+    {"clip": "coordinate"},
+    {"order": "iid"},
+    {"order": "iid", "clip": "coordinate", "radius": 9.0, "bounds": [[-0.1, 0.1], [-2.0, 2.0]]},
+    {"scale": "public", "bounds": [[-0.1, 0.1], [-2.0, 2.0]], "clip": "coordinate", "radius": 0.5},
+    {"class_weight": {0: 0.2, 1: 0.5}, "loss": "huber", "radius": 0.3},
+    {"class_weight": "balanced"},
+    {"neighbouring": ADD_REMOVE, "n_records": 7},
+]
+
+
+@pytest.mark.parametrize("parameters", PROBLEMS, ids=str)
+def test_all_updates_together_move_by_what_the_guarantee_pays_for(parameters, source, path):
+    """The shifts of all releases of a fit, at the path of the fit, in units of the noise that each really got."""
+    model = DPCoordinateDescentClassifier(epsilon=2.0, delta=1e-2, sweeps=3, penalty=None, step=9.0, **parameters)
+    candidates = np.array([[3.0, 0.0], [0.0, -3.0], [-2.0, 2.0], [0.1, 2.0]])
+    largest = 0.0
+    for seed in range(12):
+        rng, source.seed = np.random.default_rng(seed), seed
+        X, y = rng.normal(size=(5, 2)), rng.integers(2, size=5)
+        X[0], y[0] = candidates[seed % 4], seed % 2
+        sums, scales = path.of(model, X, y)
+        for other in changed(X, y, model.neighbouring, -candidates):
+            moved, same = path.of(model, *other, answers=sums)
+            assert np.array_equal(same, scales)
+            largest = max(largest, np.linalg.norm((moved - sums) / scales))
+    mu = gaussian_mu(2.0, 1e-2)
+    assert 0.3 * mu < largest <= mu * ROUNDING
+
+
+def test_the_sweep_lemma_is_attained(source, path):
+    """A record on the wrong side pulls with all its length at every visit; its replacement pulls the other way."""
+    model = DPCoordinateDescentClassifier(sweeps=50, penalty=None, fit_intercept=False)
+    tilt = 1e-3
+    X, y = np.array([[math.cos(tilt), math.sin(tilt)], [0.0, 0.1]]), np.array([1, 1])
+    other = X.copy()
+    other[0, 0] *= -1
+    # The second coordinate is driven to -10^9, where both records are wrong; the first one stays at 0.
+    order = Source(source.seed).order
+    coordinates = np.concatenate([order.permutation(2) for _ in range(50)])
+    answers = np.where(coordinates == 1, 1e9, 0.0)
+    (sums, scales), (moved, _) = path.of(model, X, y, answers), path.of(model, other, y, answers)
+    shift = np.linalg.norm((moved - sums) / scales)
+    assert shift <= gaussian_mu(1.0, 1e-6) * ROUNDING
+    assert shift == pytest.approx(gaussian_mu(1.0, 1e-6), rel=0.03)
+
+
+def test_sweeps_are_cheaper_than_their_updates_one_by_one(source):
+    """Adding up the sensitivities of D updates as if each had a record of its own would ask for sqrt(D) the noise."""
+    X, y = simulated(50, 9)
+    model = DPCoordinateDescentClassifier(sweeps=4, fit_intercept=False).fit(X, y)
+    separately = 2 * model.radius * math.sqrt(9 * 4) / gaussian_mu(1.0, 1e-6)
+    assert separately / model.noise_scales_ == pytest.approx(3.0)
+
+
+def test_noise_by_coordinate_is_the_best_split_and_less_than_the_printed_one(source):
+    wide = [[-9.0, 9.0], [-0.5, 0.5], [-0.1, 0.1]]
+    X, y = simulated(50, 3)
+    model = DPCoordinateDescentClassifier(
+        sweeps=1, clip="coordinate", scale=[1.0, 1.0, 1.0], radius=1e6, bounds=wide, fit_intercept=False
+    ).fit(X, y)
+    limits, spread = np.array([9.0, 0.5, 0.1]) / math.sqrt(3), model.noise_scales_ / 2
+    spent = gaussian_mu(1.0, 1e-6) ** 2
+    assert np.sum(limits**2 / spread**2) == pytest.approx(spent)
+    assert np.sum(spread**2) == pytest.approx(limits.sum() ** 2 / spent)
+    assert np.sum(spread**2) < 0.5 * 3 * np.sum(limits**2) / spent
+    found = minimize(lambda t: np.exp(t).sum() / spent * (limits**2 / np.exp(t)).sum(), np.zeros(3)).fun
+    assert np.sum(spread**2) == pytest.approx(found, rel=1e-6)
+
+
+# What is drawn, and what is said about it
+
+
+@pytest.mark.parametrize("order", ["shuffled", "iid"])
+@pytest.mark.parametrize("scale", [None, "private"])
+@pytest.mark.parametrize("prior", [None, "offset"])
+def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monkeypatch):
+    counts = []
+    real = erm.perturbation.class_counts
+
+    def counted(codes, classes, epsilon, neighbouring, rng):
+        counts.append(epsilon)
+        return real(codes, classes, epsilon, neighbouring, np.random.default_rng(0))
+
+    monkeypatch.setattr("helpers.erm.scaling.class_counts", counted)
+    X, y = simulated(60, 2)
+    model = DPCoordinateDescentClassifier(
+        epsilon=2.0, delta=1e-4, sweeps=5, order=order, scale=scale, prior=prior, bounds=CUBE, scale_share=0.3
+    ).fit(X, y)
+    assert counts == ([0.2] if prior else [])
+    epsilon = 1.8 if prior else 2.0
+    drawn, shares = list(source.last.drawn), []
+    if scale == "private":
+        law, spread, size = drawn.pop(0)
+        assert (law, size) == ("normal", 2)
+        shares.append(2 / spread**2)  # sqrt(2) is how far a record moves two sums of squares
+    assert len(drawn) == 5 * 3
+    assert {law for law, _, _ in drawn} == {"normal"}
+    seeds = Source(source.seed)
+    sequence = seeds.integers(3, size=(5, 3)) if order == "iid" else np.array([seeds.permutation(3) for _ in range(5)])
+    most = np.bincount(sequence.ravel(), minlength=3).max()
+    assert len({noise for _, noise, _ in drawn}) == 1
+    shares.append(most * (2 * model.radius / drawn[0][1]) ** 2)
+    assert math.sqrt(sum(shares)) == pytest.approx(gaussian_mu(epsilon, 1e-4), rel=1e-9)
+    if scale == "private":
+        assert shares[0] / sum(shares) == pytest.approx(0.3)
+    guarantee = model.guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (pytest.approx(2.0), 1e-4)
+    event = guarantee.event.events[1] if prior else guarantee.event
+    assert event_epsilon(event, 1e-4, REPLACE_ONE) == pytest.approx(epsilon, rel=1e-6)
+    steps = event.events[1] if scale == "private" else event
+    assert (steps.count, steps.event.noise_multiplier) == (5, model.noise_multiplier_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sensitivity"),
+    [
+        ({}, 2.0),
+        ({"clip": "coordinate", "radius": 0.3}, 0.6),
+        ({"class_weight": {0: 0.2, 1: 0.5}}, 1.0),
+        ({"class_weight": "balanced", "radius": 2.0}, 4.0),
+        ({"neighbouring": ADD_REMOVE, "n_records": 70}, 1.0),
+        ({"scale": "public", "bounds": [[-0.5, 0.5]], "radius": 3.0}, 2.0),
+    ],
+)
+@QUIET
+def test_an_update_has_the_noise_that_its_guarantee_needs(parameters, sensitivity):
+    """One update of one coefficient from 0: the noise is what a fit with hardly any noise does not have."""
+    X, y = simulated(60, 1)
+    common = {"delta": 1e-4, "sweeps": 1, "penalty": None, "fit_intercept": False} | parameters
+    clean = DPCoordinateDescentClassifier(**common | NO_NOISE).fit(X, y).coef_[0, 0]
+    fits = [DPCoordinateDescentClassifier(epsilon=1.0, **common).fit(X, y) for _ in range(200)]
+    # Coefficient of one unit of mean slope; in the public scale the row is twice the feature.
+    units = 4 * 2 if "scale" in parameters else 4 / fits[0].radius ** 2
+    n = parameters.get("n_records", 60)
+    noise = (np.array([model.coef_[0, 0] for model in fits]) - clean) * n / units
+    spread = sensitivity / gaussian_mu(1.0, 1e-4)
+    assert kstest(noise / spread, norm.cdf).pvalue > UNLIKELY
+
+
+def test_updates_have_noise_of_their_own():
+    X, y = np.zeros((40, 1)), np.zeros(40, dtype=int)
+    common = {"delta": 1e-3, "average": 0.0, "penalty": None, "fit_intercept": False}
+    spreads = []
+    for sweeps in (1, 4):
+        fits = [DPCoordinateDescentClassifier(sweeps=sweeps, **common).fit(X, y) for _ in range(200)]
+        spreads.append(np.std([model.coef_ for model in fits]) / fits[0].noise_multiplier_)
+    assert spreads[1] / spreads[0] == pytest.approx(2.0, rel=0.2)
+
+
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPCoordinateDescentClassifier(4.0, 1e-2, 3, scale="private", prior="offset", bounds=CUBE, n_records=40),
+        DPGreedyCoordinateClassifier(4.0, 0.0, 3, scale="private", bounds=CUBE, n_records=40),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_audit_refutes_nothing(model, relation):
+    pair = neighbouring_data(relation)
+    audit = audit_estimator(model.set_params(neighbouring=relation), *pair, n_runs=48, n_seeds=16, confidence=0.99999)
+    assert audit.refuted(1e-6) == ()
+
+
+# Scale
+
+
+@each
+@pytest.mark.parametrize("scale", ["public", "private", "given", None])
+def test_units_of_a_feature_do_not_matter_where_its_scale_is_known(cls, scale, source):
+    X, y = simulated(80, 3, scale=0.3)
+    units = np.array([3.0, 1e-4, 7e5])
+    bounds, given = np.tile([-1.0, 1.5], (3, 1)), np.array([0.2, 0.5, 0.1])
+    value = (lambda u: given * u) if scale == "given" else (lambda u: scale)
+    model = cls(bounds=bounds, scale=value(1.0), center=0.1 * np.ones(3), epsilon=20.0)
+    other = clone(model).set_params(bounds=bounds * units[:, None], scale=value(units), center=0.1 * units)
+    scores, others = model.fit(X, y).decision_function(X), other.fit(X * units, y).decision_function(X * units)
+    same = np.allclose(scores, others, rtol=1e-9, atol=1e-9)
+    assert same == (scale is not None)
+
+
+@QUIET
+def test_second_moments_are_the_mean_squares():
+    rng = np.random.default_rng(0)
+    X = rng.normal([0.0, 3.0, 5.0], [0.5, 0.1, 0.0], (400, 3))
+    bounds = np.array([[-2.0, 2.0], [0.0, 4.0], [5.0, 5.0]])
+    for center, exact in ((None, [0.25 / 4, 1.01 / 4, 0.0]), ([0.0, 3.0, 5.0], [0.25 / 4, 0.01 / 9, 0.0])):
+        released = private_second_moments(X, bounds, 1e9, center=center, rng=np.random.default_rng(1))
+        assert released.value == pytest.approx(exact, rel=0.15, abs=1e-6)
+        assert (released.value > 0).all()
+    model = DPCoordinateDescentClassifier(scale="private", bounds=bounds, **NO_NOISE).fit(X, np.arange(400) % 2)
+    assert model.moments_ == pytest.approx([0.25 / 4, 1.01 / 4, 0.0], rel=0.15, abs=1e-6)
+
+
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
+    """All records at a corner against one in the middle: the sums move by all that the bounds allow."""
+    X = np.vstack([np.ones((9, 2)), np.zeros((1, 2))])
+    common = {"bounds": CUBE, "epsilon": 0.5, "neighbouring": relation, "n_records": 10_000}
+    big = np.vstack([X] * 500)  # far above the floor and below the ceiling
+    draws = [private_second_moments(big, **common, delta=1e-3) for _ in range(150)]
+    noise = np.array([release.value for release in draws]) * 10_000 - 4500
+    spread = math.sqrt(2) / gaussian_mu(0.5, 1e-3)
+    assert kstest(noise.ravel() / spread, norm.cdf).pvalue > UNLIKELY
+    draws = [private_second_moments(big, **common) for _ in range(150)]
+    noise = np.array([release.value for release in draws]) * 10_000 - 4500
+    assert kstest(noise.ravel() / (2 / 0.5), laplace.cdf).pvalue > UNLIKELY
+    assert str(draws[0].guarantee).startswith("(0.5, 0)-DP")
+    floor = 2 * math.sqrt(2) * 2 / 0.5 / 100
+    empty = private_second_moments(np.zeros((100, 2)), CUBE, 0.5, rng=np.random.default_rng(0), n_records=100)
+    assert (empty.value >= floor * (1 - 1e-9)).all()
+
+
+def test_bad_second_moments():
+    X = np.zeros((4, 2))
+    for changes, word in (
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"bounds": [[0, 1]]}, "columns"),
+        ({"bounds": [[1, 0], [0, 1]]}, "bounds"),
+        ({"bounds": [[0, np.inf], [0, 1]]}, "bounds"),
+        ({"neighbouring": ADD_REMOVE}, "n_records"),
+        ({"neighbouring": "add"}, "neighbouring"),
+        ({"center": [1.0]}, "center"),
+        ({"center": np.inf}, "center"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            private_second_moments(X, **{"bounds": CUBE, "epsilon": 1.0} | changes)
+
+
+# Where the steps lead
+
+
+def objective(beta, Z, signs, weights, penalty, regularization, offset=0.0):
+    loss = weights @ np.logaddexp(0, -signs * (offset + Z @ beta)) / len(Z)
+    size = {"l1": np.abs(beta).sum(), "l2": beta @ beta / 2}.get(penalty, 0.0)
+    return loss + regularization * size
+
+
+@QUIET
+@pytest.mark.parametrize("clip", ["row", "coordinate"])
+@pytest.mark.parametrize("penalty", ["l1", "l2", "box", None])
+def test_without_noise_the_steps_end_at_the_minimiser(penalty, clip):
+    """Of the documented objective, in the frame of the public scale; nothing is clipped at this radius."""
+    X, y = simulated(120, 2, scale=0.3)
+    model = DPCoordinateDescentClassifier(
+        **NO_NOISE,
+        sweeps=400 if penalty else 6000,
+        penalty=penalty,
+        regularization=0.02,
+        box=1.5,
+        scale="public",
+        bounds=[[-1.0, 1.0], [-2.0, 3.0]],
+        clip=clip,
+        radius=2.0,
+        average=0.0,
+        class_weight={0: 0.3, 1: 1.0},
+        prior="offset",
+    ).fit(X, y)
+    inside = np.clip(X, [-1.0, -2.0], [1.0, 3.0]) - [0.0, 0.5]
+    Z = np.column_stack([inside / [1.0, 2.5], np.ones(120)]) / math.sqrt(3)
+    weights = np.where(y == 1, 1.0, 0.3)
+    offset = math.log(np.sum(weights[y == 1]) / np.sum(weights[y == 0]))
+    assert model.offset_ == pytest.approx(offset)
+    problem = (Z, 2 * y - 1, weights, penalty, 0.02, offset)
+    limits = [(-1.5, 1.5)] * 3 if penalty == "box" else [(None, None)] * 3
+    if penalty == "l1":  # positive and negative parts, so that the problem is smooth
+
+        def split(parts):
+            return objective(parts[:3] - parts[3:], *problem[:3], None, 0.0, offset) + 0.02 * parts.sum()
+
+        found = minimize(split, np.full(6, 0.1), bounds=[(0, None)] * 6, tol=1e-14).x
+        exact = found[:3] - found[3:]
+    else:
+        exact = minimize(objective, np.zeros(3), problem, bounds=limits, tol=1e-14).x
+    assert model.decision_function(X) == pytest.approx(offset + Z @ exact, abs=2e-3)
+    if penalty == "box":
+        assert np.abs(exact).max() == 1.5
+
+
+@QUIET
+@each
+def test_a_clipped_record_pulls_by_its_limit(cls):
+    """One step from 0, where every slope is 1/2, along one coordinate."""
+    X, y = np.array([[4.0], [0.1]]), np.array([1, 1])
+    name = "sweeps" if cls is DPCoordinateDescentClassifier else "n_steps"
+    model = cls(**NO_NOISE, penalty=None, fit_intercept=False, radius=0.5, **{name: 1}).fit(X, y)
+    assert model.coef_[0, 0] == pytest.approx((0.5 + 0.05) / 2 * 4 / 0.25, rel=1e-3)
+
+
+@QUIET
+def test_average_is_over_the_last_sweeps(source):
+    X, y = simulated(60, 1)
+    common = {**NO_NOISE, "penalty": None, "fit_intercept": False}
+    ends = [DPCoordinateDescentClassifier(sweeps=t, average=0.0, **common).fit(X, y).coef_ for t in range(1, 9)]
+    for average, first in ((0.0, 7), (0.25, 6), (0.5, 4), (1.0, 0)):
+        model = DPCoordinateDescentClassifier(sweeps=8, average=average, **common).fit(X, y)
+        assert model.coef_ == pytest.approx(np.mean(ends[first:], axis=0), rel=1e-4)
+
+
+def test_offset_alone_is_the_score_where_features_say_nothing():
+    y = (np.arange(1000) % 10 == 0).astype(int)
+    model = DPCoordinateDescentClassifier(prior="offset", fit_intercept=False).fit(np.zeros((1000, 1)), y)
+    assert model.intercept_ == pytest.approx(model.offset_)
+    assert model.offset_ == pytest.approx(math.log(1 / 9), abs=0.5)
+    assert DPCoordinateDescentClassifier().fit(np.zeros((1000, 1)), y).offset_ == 0.0
+
+
+@each
+def test_rows_that_stand_for_several_records_are_those_records(cls, source):
+    X, y = simulated(30, 2)
+    times = np.arange(30) % 3 + 1
+    model = cls(epsilon=5.0, scale="private", bounds=CUBE)
+    one, other = clone(model).fit(X, y, times), clone(model).fit(np.repeat(X, times, 0), np.repeat(y, times))
+    assert one.decision_function(X) == pytest.approx(other.decision_function(X), rel=1e-9, abs=1e-9)
+    assert one.moments_ == pytest.approx(other.moments_)
+
+
+@each
+def test_values_of_records_never_make_a_fit_fail(cls):
+    wild = np.array([[1e300, -1e300], [5e-324, 0.0], [1e200, 1.0], [-1e308, 1e308]])
+    for parameters in ({}, {"scale": [1e-50, 1e50]}, {"scale": "private", "bounds": [[-1e150, 1e150], [3.0, 3.0]]}):
+        for label in (0, 1):
+            with np.errstate(over="ignore"):
+                model = cls(**parameters).fit(wild, np.full(4, label))
+                assert np.isfinite(model.decision_function(wild)).all()
+            assert np.isfinite(model.coef_).all()
+            assert model.classes_.tolist() == [0, 1]
+    empty = cls(neighbouring=ADD_REMOVE, n_records=10, prior="offset").fit(np.zeros((0, 2)), np.zeros(0, dtype=int))
+    assert np.isfinite(empty.coef_).all()
+
+
+@each
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"delta": 1.0}, "delta"),
+        ({"step": 0.0}, "step"),
+        ({"penalty": "l3"}, "penalty"),
+        ({"box": 0.0}, "box"),
+        ({"scale": "public"}, "bounds"),
+        ({"scale": "private"}, "bounds"),
+        ({"scale": [1.0, 0.0]}, "scale"),
+        ({"scale": [1.0]}, "scale"),
+        ({"scale_share": 1.0}, "scale_share"),
+        ({"prior": "offset", "class_weight": "balanced"}, "prior"),
+        ({"prior": "offset", "class_weight": {0: 0.0, 1: 1.0}}, "class_weight"),
+        ({"prior": "odds"}, "prior"),
+        ({"classes": (0, 1, 2)}, "classes"),
+        ({"center": [0.0]}, "center"),
+        ({"center": "mean"}, "center"),
+        ({"neighbouring": ADD_REMOVE}, "n_records"),
+    ],
+)
+def test_bad_parameters(cls, changes, word):
+    with pytest.raises(ValueError, match=word):
+        cls(**changes).fit(*simulated(30, 2))
+
+
+def test_bad_parameters_of_one_method():
+    for model, word in (
+        (DPCoordinateDescentClassifier(sweeps=0), "sweeps"),
+        (DPCoordinateDescentClassifier(delta=0.0), "delta"),
+        (DPCoordinateDescentClassifier(clip="norm"), "clip"),
+        (DPCoordinateDescentClassifier(order="greedy"), "order"),
+        (DPCoordinateDescentClassifier(average=1.1), "average"),
+        (DPGreedyCoordinateClassifier(n_steps=0), "n_steps"),
+        (DPGreedyCoordinateClassifier(selection="max"), "selection"),
+        (DPGreedyCoordinateClassifier(selection_share=1.0), "selection_share"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            model.fit(*simulated(30, 2))
+
+
+@each
+def test_a_second_fit_leaves_nothing_of_the_first(cls):
+    X, y = simulated(40, 2)
+    model = cls(scale="private", bounds=CUBE, class_weight="private").fit(X, y)
+    assert hasattr(model, "moments_")
+    model.set_params(scale=None, class_weight=None).fit(X, y)
+    assert not hasattr(model, "moments_")
+    assert not hasattr(model, "class_weight_")
+    assert not any("order" in name for name in vars(pickle.loads(pickle.dumps(model))) if name.endswith("_"))
+
+
+# Greedy
+
+
+GREEDY = [
+    {},
+    {"penalty": "l1", "step": 3.0, "regularization": 0.1},
+    {"penalty": "box", "box": 1.0},
+    {"scale": "public", "bounds": [[-0.1, 0.1], [-2.0, 2.0]], "radius": 5.0},
+    {"bounds": [[-0.01, 0.01], [-2.0, 2.0]], "radius": 5.0, "class_weight": {0: 0.2, 1: 0.5}},
+    {"class_weight": "balanced", "loss": "huber"},
+    {"neighbouring": ADD_REMOVE, "n_records": 7},
+]
+
+
+@pytest.mark.parametrize("parameters", GREEDY, ids=str)
+def test_scores_and_sums_move_by_what_the_noise_is_for(parameters, source, path, monkeypatch):
+    """Every score by at most 1, whatever its coordinate, and the measured sum by one unit of its noise."""
+    model = DPGreedyCoordinateClassifier(epsilon=3.0, delta=1e-2, n_steps=4, **parameters)
+    scores, chosen = [], []
+
+    def choose(self, values, rng):
+        scores.append(values)
+        return chosen[len(scores) - 1] if len(chosen) >= len(scores) else int(np.argmax(values))
+
+    monkeypatch.setattr(DPGreedyCoordinateClassifier, "_chosen", choose)
+    candidates, largest, distance = np.array([[3.0, 0.0], [0.0, -3.0], [-2.0, 2.0], [0.01, 2.0]]), 0.0, 0.0
+    for seed in range(12):
+        rng, source.seed = np.random.default_rng(seed), seed
+        X, y = rng.normal(size=(5, 2)), rng.integers(2, size=5)
+        X[0], y[0] = candidates[seed % 4], seed % 2
+        chosen[:] = rng.integers(3, size=4)
+        scores.clear()
+        sums, scales = path.of(model, X, y)
+        here = np.array(scores)
+        for other in changed(X, y, model.neighbouring, -candidates):
+            scores.clear()
+            moved, _ = path.of(model, *other, answers=sums)
+            largest = max(largest, np.abs(np.array(scores) - here).max())
+            distance = max(distance, np.max(np.abs(moved - sums) / scales) * model.noise_multiplier_)
+    assert 0.2 < largest <= ROUNDING
+    assert 0.2 < distance <= ROUNDING
+
+
+@pytest.mark.parametrize("selection", ["gumbel", "permute_and_flip", "laplace"])
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, monkeypatch):
+    X, y = simulated(60, 2)
+    choices, epsilons = [], []
+
+    def choose(self, values, rng):
+        choices.append(values)
+        epsilons.append(self.selection_epsilon_)
+        return 0
+
+    monkeypatch.setattr(DPGreedyCoordinateClassifier, "_chosen", choose)
+    model = DPGreedyCoordinateClassifier(
+        epsilon=1.5, delta=delta, n_steps=6, selection=selection, scale="private", bounds=CUBE, selection_share=0.3
+    ).fit(X, y)
+    (law, spread, size), *drawn = source.last.drawn
+    assert (len(choices), len(drawn), size) == (6, 6, 2)
+    limit = 2 / math.sqrt(3)  # mass 2, radius 1 over three coordinates
+    if delta == 0:
+        assert {law, *(one for one, _, _ in drawn)} == {"laplace"}
+        total = 2 / spread + sum(epsilons) + sum(limit / scale for _, scale, _ in drawn)
+        assert total == pytest.approx(1.5)
+        assert sum(epsilons) == pytest.approx(0.3 * 0.9 * 1.5)
+        assert event_epsilon(model.guarantee_.event, 1e-9, REPLACE_ONE) <= 1.501  # in steps of 1e-4
+    else:
+        assert {law, *(one for one, _, _ in drawn)} == {"normal"}
+        cost = 1 / 8 if selection == "gumbel" else 1 / 2
+        rho = 2 / spread**2 / 2 + sum(cost * e**2 for e in epsilons) + sum((limit / s) ** 2 / 2 for _, s, _ in drawn)
+        assert rho == pytest.approx(model.rho_)
+        assert event_epsilon(model.guarantee_.event, delta, REPLACE_ONE, method="rdp") == pytest.approx(1.5, rel=1e-6)
+
+
+def test_gumbel_choices_have_the_bounded_range_that_they_are_charged_for():
+    """Renyi divergences of two choices whose scores differ by 1 each way: at most alpha e^2/8, nearly attained."""
+    orders, largest = np.array([1.01, 1.5, 2.0, 8.0, 64.0]), 0.0
+    for e in (0.05, 0.3, 1.0):
+        for gap in np.linspace(-6, 6, 61):
+            p, q = (exponential_of([gap / e + 1, 0.0], e), exponential_of([gap / e, 1.0], e))
+            divergence = np.log(np.sum(p[:, None] ** orders * q[:, None] ** (1 - orders), axis=0)) / (orders - 1)
+            largest = max(largest, np.max(divergence / orders / (greedy.SELECTION_COSTS["gumbel"] * e**2)))
+    assert 0.999 < largest <= 1 + 1e-9
+
+
+def exponential_of(scores, e):
+    return exponential_probabilities(scores, greedy.Sensitivity(1.0, REPLACE_ONE, "linf"), e)
+
+
+@pytest.mark.parametrize("selection", ["gumbel", "permute_and_flip", "laplace"])
+def test_choices_follow_their_law(selection):
+    model = DPGreedyCoordinateClassifier(selection=selection)
+    model.selection_epsilon_ = 1.0
+    scores, rng = np.array([3.0, 1.0, 0.0]), np.random.default_rng(0)
+    found = np.bincount([model._chosen(scores, rng) for _ in range(4000)], minlength=3)
+    if selection == "gumbel":
+        expected = exponential_of(scores, 1.0)
+    else:
+        law = "exponential" if selection == "permute_and_flip" else "laplace"
+        draws = getattr(np.random.default_rng(1), law)(scale=2.0, size=(10**6, 3))
+        expected = np.bincount(np.argmax(scores + draws, axis=1), minlength=3) / 10**6
+    assert chisquare(found, 4000 * expected).pvalue > UNLIKELY
+
+
+def test_greedy_steps_find_the_features_that_matter():
+    """Five of a hundred features; sweeps spread the same budget over all."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], (6000, 100))
+    y = (X[:, :5].sum(axis=1) + rng.logistic(size=6000) > 0).astype(int)
+    common = {"epsilon": 1.0, "delta": 1e-8, "scale": "public", "bounds": [[-1, 1]] * 100, "fit_intercept": False}
+    model = DPGreedyCoordinateClassifier(n_steps=10, random_state=0, **common).fit(X, y)
+    assert set(np.argsort(-np.abs(model.coef_[0]))[:5].tolist()) == set(range(5))
+    swept = DPCoordinateDescentClassifier(sweeps=10, random_state=0, **common).fit(X, y)
+    assert model.score(X, y) > swept.score(X, y)
+
+
+@QUIET
+def test_blocks_of_columns_do_not_matter(monkeypatch, source):
+    X, y = simulated(50, 7)
+    model = DPGreedyCoordinateClassifier(epsilon=50.0, n_steps=8, class_weight={0: 0.3, 1: 1.0})
+    scores = model.fit(X, y).decision_function(X)
+    monkeypatch.setattr(greedy, "_BLOCK", 100)
+    assert clone(model).fit(X, y).decision_function(X) == pytest.approx(scores, rel=1e-9)
+
+
+def test_balanced_weights_are_the_data_s_own(source):
+    """A tiny table whose weights are known, one step without noise in it."""
+    X, y = np.array([[0.5], [0.5], [-0.25]]), np.array([0, 0, 1])
+    weights = weights_of(y)
+    source_free = {"epsilon": 1e12, "delta": 0.999, "penalty": None, "fit_intercept": False, "sweeps": 1}
+    model = DPCoordinateDescentClassifier(class_weight="balanced", **source_free).fit(X, y)
+    total = np.sum(weights * (2 * y - 1) * X[:, 0]) / 2
+    assert model.coef_[0, 0] == pytest.approx(4 * total / 3, rel=1e-3)
