@@ -484,7 +484,7 @@ def test_ranges_of_the_estimator():
     for name, bad in (("delta", 1.0), ("delta", 1.5), ("delta", -0.1), ("epsilon", -0.5)):
         with pytest.raises(ValueError, match=f"{name} must be a finite number in .*, got {bad}"):
             PrivateBaggingClassifier(BASE, **{name: bad}).fit(None, None)
-    with pytest.raises(ValueError, match="n_records must be an integer in .1, inf., got 0"):
+    with pytest.raises(ValueError, match=r"n_records must be an integer in .1, inf., got 0"):
         ensemble_guarantee(Guarantee(1.0, 0.0, REPLACE_ONE), n_estimators=1, n_records=0)
     with pytest.raises(ValueError, match=r"Found array with 0 sample"):
         PrivateBaggingClassifier(BASE, 1).fit(np.zeros((0, 2)), np.zeros(0))
