@@ -273,7 +273,7 @@ def _preload() -> None:
 
 
 def main() -> int:
-    """Run what is missing, write the score, and say which survivors have no reason; exit code 1 if there are any."""
+    """Run what is missing, write the score, and say which survivors have no reason, or which reasons no survivor; exit code 1 if any."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("modules", nargs="*", help="only these, helpers/privacy/mechanisms.py say")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -321,9 +321,13 @@ def _report(everything: list[Mutant], outcome: dict[Mutant, str], full: bool) ->
     print(f"noticed {noticed} of {len(everything)}: {noticed / len(everything):.1%}")
     for mutant in open_ones:
         print(f"no reason given: {mutant.name}")
+    alive = {(mutant.module, mutant.before, mutant.after) for mutant in survivors}
+    outdated = sorted(reason for reason in explained - alive if reason[0] in set(rows.module))
+    for module, before, after in outdated:
+        print(f"no such survivor: {module} {before} -> {after}")
     if full:
         table.reset_index().to_csv(RESULT, index=False)
-    return int(bool(open_ones))
+    return int(bool(open_ones or outdated))
 
 
 if __name__ == "__main__":

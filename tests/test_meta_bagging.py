@@ -485,10 +485,11 @@ def test_ranges_of_the_estimator():
         with pytest.raises(ValueError, match=f"{name} must be a finite number in .*, got {bad}"):
             PrivateBaggingClassifier(BASE, **{name: bad}).fit(None, None)
     with pytest.raises(ValueError, match=r"n_records must be an integer in .1, inf., got 0"):
-        ensemble_guarantee(Guarantee(1.0, 0.0, REPLACE_ONE), n_estimators=1, n_records=0)
+        ensemble_guarantee(Guarantee(1.0, 0.0, REPLACE_ONE), n_estimators=1, n_records=0, sampling="disjoint")
     with pytest.raises(ValueError, match=r"Found array with 0 sample"):
         PrivateBaggingClassifier(BASE, 1).fit(np.zeros((0, 2)), np.zeros(0))
-    PrivateBaggingClassifier(Counter(), 1).fit(X[:1], y[:1])
+    one = PrivateBaggingClassifier(Counter(), 1, sampling="bootstrap").fit(X[:1], y[:1])
+    assert one.learner_epsilon_ == pytest.approx(1.0)
     with pytest.raises(ValueError, match=r"ids must have one entry a record, got 19 for 20"):
         PrivateBaggingClassifier(BASE, 2, sampling="disjoint").fit(X, y, ids=range(19))
     for parameters in ({"n_estimators": 1}, {"sample_size": 20}, {"sample_size": 1}, {"sampling": "disjoint"}):

@@ -457,3 +457,9 @@ def test_class_weights_inside_a_learner_are_refused_too():
     inside = erm.KernelClassifier(erm.ObjectivePerturbationClassifier(class_weight="balanced"))
     with pytest.raises(ValueError, match="estimator must be without class weights"):
         meta.ThresholdClassifier(inside).fit(None, None)
+
+
+def test_no_record_has_no_score():
+    X, y = records(30)
+    for learner in (BASE, ADDING):
+        assert meta.ThresholdClassifier(learner, 1.0).fit(X, y)._log_odds(X[:0]).shape == (0,)
