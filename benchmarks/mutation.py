@@ -273,7 +273,7 @@ def _preload() -> None:
 
 
 def main() -> int:
-    """Run what is missing, write the score, and say which survivors have no reason, or which reasons no survivor; exit code 1 if any."""
+    """Run what is missing and write the score; exit code 1 if a survivor has no reason, or a reason no survivor."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("modules", nargs="*", help="only these, helpers/privacy/mechanisms.py say")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
