@@ -12,6 +12,7 @@ from sklearn.utils._testing import ignore_warnings
 
 import helpers
 from helpers.privacy import ADD_REMOVE, PrivateMixin
+from helpers.resampling.base import StableSampler
 
 # Values by a parameter's name, the same for every class: where there is no default, or None that means "to be given",
 _NEEDED = {
@@ -21,7 +22,8 @@ _NEEDED = {
 }
 _REQUIRED = _NEEDED | {"n_new": lambda: 4}
 # and where the default is slower than a test wants.
-_QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5}
+_QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5, "sweeps": 5, "epochs": 4}
+_QUICK |= {"n_samples": 40, "T": 2, "max_iters": 2, "n_components": 4}
 
 
 @cache
@@ -40,7 +42,8 @@ def estimators() -> tuple[type, ...]:
 
 
 def samplers() -> tuple[type, ...]:
-    return tuple(cls for cls in estimators() if hasattr(cls, "fit_resample"))
+    """Those that copy or blend records, and say how many rows one record moves."""
+    return tuple(cls for cls in estimators() if issubclass(cls, StableSampler))
 
 
 def classifiers() -> tuple[type, ...]:

@@ -3,7 +3,10 @@
 import inventory
 import pytest
 from imblearn.utils.estimator_checks import estimator_checks_generator as sampler_checks_generator
+from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
+
+from helpers.privacy import ADD_REMOVE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::helpers.privacy.PrivacyLeakWarning"),
@@ -56,6 +59,12 @@ MORE_FEATURES = (
 )
 
 
+def takes_no_rows(estimator) -> bool:
+    """Whether its guarantee, as it comes, is add/remove and does without a public number of records."""
+    guarantee = getattr(inventory.fit(clone(estimator), *inventory.data(type(estimator))), "guarantee_", None)
+    return guarantee is not None and guarantee.neighbouring is ADD_REMOVE
+
+
 def expected_failures(estimator) -> dict[str, str]:
     """Check -> reason, from what an estimator is: nothing here goes by the name of a class."""
     names, anywhere = ({name.split("__")[-1] for name in estimator.get_params(deep)} for deep in (False, True))
@@ -68,6 +77,8 @@ def expected_failures(estimator) -> dict[str, str]:
         found["check_parameters_default_constructible"] = RELATION
     if "objective" in names:
         found["check_classifiers_one_label"] = FEW
+    if takes_no_rows(estimator):
+        found["check_estimators_empty_data_messages"] = NO_ROWS
     if hasattr(estimator, "fit_resample"):
         found |= {
             "check_estimators_empty_data_messages": NO_ROWS,

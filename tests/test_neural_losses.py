@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.func import grad, vmap
 
 from helpers.neural import LDAM, CrossEntropy, Focal, LogitAdjusted, effective_number_weights
 
@@ -17,6 +18,16 @@ def test_no_record_has_a_part_in_anothers_loss(loss):
     alone = torch.cat([loss(z[None], y[None]) for z, y in zip(LOGITS, LABELS, strict=True)])
     torch.testing.assert_close(loss(LOGITS, LABELS), alone)
     assert alone.shape == (3,)
+
+
+@each
+def test_gradients_of_single_records_are_those_of_single_calls(loss):
+    """As the trainer takes them: mapped over a batch."""
+    mapped = vmap(grad(lambda z, y: loss(z[None], y[None]).sum()))(LOGITS, LABELS)
+    for i in range(3):
+        alone = LOGITS[i : i + 1].clone().requires_grad_()
+        loss(alone, LABELS[i : i + 1]).sum().backward()
+        torch.testing.assert_close(mapped[i], alone.grad[0])
 
 
 @each
@@ -45,6 +56,10 @@ def test_effective_numbers_run_from_equal_to_inverse_counts():
     counts = (900.0, 90.0, 9.0)
     assert effective_number_weights(counts, 0.0).tolist() == [1, 1, 1]
     np.testing.assert_allclose(effective_number_weights(counts, 1 - 1e-9), 9 / np.array(counts), rtol=1e-5)
+    np.testing.assert_allclose(effective_number_weights(counts, 1.0), 9 / np.array(counts))
+    # (1 - beta) / (1 - beta^n), with sums of powers in place of the formula
+    numbers = np.array([sum(0.99**i for i in range(int(count))) for count in counts])
+    np.testing.assert_allclose(effective_number_weights(counts, 0.99), numbers[-1] / numbers)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +70,7 @@ def test_effective_numbers_run_from_equal_to_inverse_counts():
         (lambda: LogitAdjusted((0.5, 0.5), -1.0), "tau must"),
         (lambda: LDAM((1.0, -2.0)), "counts must"),
         (lambda: LDAM((1.0, 2.0), scale=0.0), "scale must"),
-        (lambda: effective_number_weights((1.0,), 1.0), "beta must"),
+        (lambda: effective_number_weights((1.0,), 1.1), "beta must"),
     ],
 )
 def test_bad_parameters_are_named(make, message):

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers.neural import Schedule
-from helpers.privacy import ADD_REMOVE, gaussian_epsilon
+from helpers.privacy import ADD_REMOVE, gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 
@@ -101,6 +101,27 @@ def test_calibration_meets_the_budget_and_not_much_better(schedule, epsilon, acc
     np.testing.assert_allclose(ratio, ratio[0])
     assert np.array_equal(calibrated.clip_norms, schedule.clip_norms)
     assert np.array_equal(calibrated.sample_rates, schedule.sample_rates)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0, 8.0, 20.0])
+@pytest.mark.parametrize(
+    "schedule", [Schedule.auto_s(9, 0.8, 3, sample_rate=1.0), Schedule.constant(7, sample_rate=1.0)]
+)
+def test_calibration_of_full_batches_is_exact(schedule, epsilon):
+    """One Gaussian mechanism in disguise, whose multiplier is known."""
+    calibrated = schedule.calibrate(epsilon, DELTA)
+    mu = np.sqrt(np.sum(calibrated.noise_multipliers**-2.0))
+    assert mu == pytest.approx(gaussian_mu(epsilon, DELTA), rel=1e-4)
+    assert mu <= gaussian_mu(epsilon, DELTA) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("rate", "epsilon"), [(0.016, 3.0), (0.016, 0.3), (0.3, 8.0)])
+def test_calibration_asks_the_accountant_few_times(monkeypatch, rate, epsilon):
+    """An accountant takes seconds for a long schedule; bisection alone would ask it some twenty times."""
+    asked, epsilon_of = [], Schedule.epsilon
+    monkeypatch.setattr(Schedule, "epsilon", lambda self, *a, **k: asked.append(1) or epsilon_of(self, *a, **k))
+    Schedule.sad(50, 3, 0.8, 0.9, sample_rate=rate).calibrate(epsilon, DELTA, accountant="rdp")
+    assert len(asked) <= 14
 
 
 def test_many_levels_are_rounded_down_and_only_for_the_accountant():

@@ -271,6 +271,72 @@ def test_the_given_model_stays_as_it_was():
     assert all(p.grad is None for p in model.parameters())
 
 
+# Views and averages
+
+
+def jittered(record):
+    return record + 0.1 * torch.randn(3, *record.shape)
+
+
+def test_views_repeat_with_the_seed_and_change_neither_noise_scale_nor_guarantee():
+    X, y = records()
+    told = []
+    options = {"delta": DELTA, "random_state": 3, "micro_batch": 7, "on_step": told.append}
+    model = mlp()
+    state = torch.random.get_rng_state()
+    plain = train(model, X, y, quick(), **options)
+    one, same = (train(model, X, y, quick(), augment=jittered, **options) for _ in range(2))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert equal(one, same)
+    assert not equal(one, plain)
+    assert one.guarantee == plain.guarantee
+    assert told[:4] == told[4:8]
+
+
+@pytest.mark.parametrize("weighting", ["loss", "bound"])
+def test_all_views_of_a_record_pull_with_its_bound(weighting):
+    """Noise that is nearly nothing, one record, gradients far above C: the step is C long, however many views."""
+    seen = []
+    schedule = Schedule.constant(1, sample_rate=1.0, noise_multiplier=0.05, clip_norm=1e-2)
+    for n_views in (1, 8):
+        train(nn.Linear(3, 2, bias=False), np.ones((1, 3)), [0], schedule, delta=DELTA, weighting=weighting,
+              augment=lambda record, n=n_views: record.expand(n, -1) * torch.rand(n, 1), loss=pull_first,
+              class_weight=(3.0, 1.0), optimizer=recording(seen), random_state=0)  # fmt: skip
+    largest = 3.0 if weighting == "bound" else 1.0
+    for [gradient] in seen:
+        assert gradient.norm().item() == pytest.approx(1e-2 * largest, rel=0.4)
+
+
+@pytest.mark.parametrize(("average", "last"), [(0.0, 1), (0.1, 1), (0.5, 4), (0.99, 8)])
+def test_the_result_is_the_mean_of_the_last_models(average, last):
+    X, y = records()
+    weights = []
+
+    class Watched(torch.optim.SGD):
+        def step(self):
+            super().step()
+            weights.append([p.detach().clone() for p in self.param_groups[0]["params"]])
+
+    model = mlp().double()
+    trained = train(model, X, y, quick(8), delta=DELTA, average=average, optimizer=functools.partial(Watched, lr=0.5))
+    for found, *models in zip(states(trained), *weights[-last:], strict=True):
+        torch.testing.assert_close(found, torch.stack(models).mean(0))
+
+
+def test_a_mean_is_resumed_and_published(tmp_path):
+    whole = run(average=0.7)
+    assert not equal(whole, run())
+    with pytest.raises(Killed):
+        run(tmp_path, 7, average=0.7)
+    resumed = run(tmp_path, average=0.7)
+    assert equal(whole, resumed)
+    state, *_ = read_checkpoint(tmp_path)
+    assert all(torch.equal(state[name], value) for name, value in whole.model.state_dict().items())
+    assert equal(whole, run(tmp_path, average=0.7))
+    with pytest.raises(ValueError, match="another run"):
+        run(tmp_path, average=0.2)
+
+
 # Checkpoints
 
 
@@ -411,6 +477,10 @@ X, Y = records()
         ({"weighting": "after"}, "weighting must"),
         ({"n_records": 0}, "n_records must"),
         ({"micro_batch": 0}, "micro_batch must"),
+        ({"augment": lambda record: record}, "augment must"),
+        ({"augment": lambda record: record[:1].expand(2, 1)}, "gradients for single records"),
+        ({"average": 1.0}, "average must"),
+        ({"average": -0.1}, "average must"),
         ({"random_state": np.random.default_rng(0)}, "random_state must"),
         ({"device": "meta"}, "device must"),
         ({"model": nn.Flatten()}, "trainable parameters"),

@@ -79,7 +79,7 @@ class LogitAdjusted:
     ValueError
         A parameter is out of range.
 
-    Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar 2021, equation 10.
+    Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar 2021.
 
     >>> round(LogitAdjusted((0.9, 0.1))(torch.zeros(1, 2), torch.tensor([1])).item(), 4)
     2.3026
@@ -111,14 +111,14 @@ class LDAM:
     max_margin : float
         Margin of the rarest class, at least 0.
     scale : float
-        > 0.
+        > 0. The default is for a last layer whose rows and inputs have length 1; logits without a bound want 1.
 
     Raises
     ------
     ValueError
         A parameter is out of range.
 
-    Source: Cao, Wei, Gaidon, Arechiga and Ma 2019, equation 13.
+    Source: Cao, Wei, Gaidon, Arechiga and Ma 2019.
 
     >>> round(LDAM((16.0, 1.0), scale=1.0)(torch.zeros(1, 2), torch.tensor([1])).item(), 4)
     0.9741
@@ -136,7 +136,8 @@ class LDAM:
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         least = min(self.counts)
         margins = logits.new_tensor([self.max_margin * (least / count) ** 0.25 for count in self.counts])
-        lowered = functional.one_hot(labels, len(self.counts)).to(logits.dtype) * margins
+        own = labels[:, None] == torch.arange(len(self.counts), device=labels.device)  # one_hot fails under vmap
+        lowered = own * margins
         return functional.cross_entropy(self.scale * (logits - lowered), labels, reduction="none")
 
 
@@ -148,22 +149,25 @@ def effective_number_weights(counts: Sequence[float], beta: float = 0.999) -> ND
     counts : sequence of float, (K,)
         Public (or private and paid for) class counts, > 0.
     beta : float
-        In [0, 1): 0 weighs all classes alike, near 1 weighs by the inverse count.
+        In [0, 1]: 0 weighs all classes alike, 1 (the limit) by the inverse count.
 
     Raises
     ------
     ValueError
         A parameter is out of range.
 
-    Source: Cui, Jia, Lin, Song and Belongie 2019, equation 2.
+    Source: Cui, Jia, Lin, Song and Belongie 2019.
 
     >>> effective_number_weights((1000.0, 10.0), beta=0.99).round(4).tolist()
     [0.0956, 1.0]
     """
     counts = np.array(_positive_numbers("counts", counts))
-    beta = check_real("beta", beta, low=0, high=1, inclusive="low")
-    inverse = 1 / (1 - beta**counts)
-    return inverse / inverse.max()
+    beta = check_real("beta", beta, low=0, high=1)
+    if 0 < beta < 1:
+        counts = -np.expm1(counts * math.log(beta))  # 1 - beta^count, with its digits where beta is near 1
+    elif beta == 0:
+        counts = np.ones_like(counts)
+    return counts.min() / counts
 
 
 def _positive_numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:

@@ -6,9 +6,9 @@ differentially private under add/remove, and its guarantee comes from the schedu
 
 Three decisions that the guarantee rests on:
 
-*Gradients by `torch.func`.* The loss of one record is differentiated as a function of that record alone and mapped over
-the batch, so no layer, reduction or weight can let one record into another's gradient. Hooks (as in Opacus) are as fast
-on small models, but need a rule for every kind of layer and cannot see a loss that mixes records.
+*Gradients of single records.* `helpers.neural.gradients` differentiates each record's loss alone, or takes a faster
+route after checking that it does the same. Random views of a record (`augment`) are made from that record alone, and
+their gradients are averaged before clipping, so that all of them together pull with at most C.
 
 *Noise by ChaCha20.* Batches and noise come from NumPy generators that nobody can predict; PyTorch's own generators are
 not cryptographic and take seeds of 64 bits. Noise is drawn, and norms and sums are taken, with 64-bit floats; the model
@@ -23,6 +23,7 @@ be seen by its failure. If the model itself has diverged, training goes on with 
 import copy
 import functools
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -34,11 +35,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from tqdm import tqdm
 
 from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.neural.gradients import ClippedSums, as_input
 from helpers.neural.losses import CrossEntropy, RecordLoss
 from helpers.neural.schedule import Schedule
 from helpers.privacy import ADD_REMOVE, Guarantee, noise_assumptions, noise_generator
@@ -50,6 +51,7 @@ _RATE_BITS = 53
 _SGD = functools.partial(torch.optim.SGD, lr=0.1)
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Augmentation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Trained:
     Parameters
     ----------
     model : torch.nn.Module
-        After the last step, in evaluation mode.
+        After the last step, or the mean of the last ones, in evaluation mode.
     schedule : Schedule
         What was run.
     guarantee : Guarantee
@@ -105,6 +107,8 @@ def train(
     optimizer: OptimizerFactory = _SGD,
     n_records: int | None = None,
     micro_batch: int = 256,
+    augment: Augmentation | None = None,
+    average: float = 0.0,
     random_state: int | None = None,
     device: str | torch.device = "cpu",
     checkpoint: str | os.PathLike | None = None,
@@ -127,7 +131,7 @@ def train(
     delta : float
         In (0, 1). A warning is given from 1/n on, where publishing whole records is (0, delta)-DP.
     loss : callable, optional
-        Logits (B, K) and labels (B,) to one number a record; called with one record at a time. Cross-entropy if left
+        Logits (B, K) and labels (B,) to one number a record, in which no other record has a part. Cross-entropy if left
         out.
     class_weight : sequence of float (K,), optional
         Public weights >= 0, not all 0.
@@ -143,6 +147,13 @@ def train(
     micro_batch : int
         Records whose gradients are in memory at a time. The result is the same up to rounding, unless the model draws
         random numbers (dropout), which then fall differently.
+    augment : callable, optional
+        One record (...) to V random views of it (V, ...), V always the same. The record's gradient is the mean over its
+        views, formed before clipping, so the guarantee does not change. It draws from PyTorch's global generator, which
+        is seeded for every step and put back afterwards.
+    average : float
+        In [0, 1): the result is the mean of the models after this share of the steps, the last ones (0: of the last one
+        alone). It costs no privacy, since all of them are covered.
     random_state : int, optional
         None: unpredictable. An integer, for reproducing a result on one kind of machine, gives noise that depends on
         it, the data and everything else that is computed; whoever knows it knows the noise.
@@ -172,7 +183,8 @@ def train(
         A parameter is out of range, records or labels are outside their domain, the model has layers that mix records
         (batch normalisation) or keeps running statistics, or a checkpoint is of another run. Before the first step.
 
-    Source: Abadi et al. 2016, Algorithm 1; record-wise class weights, dpci Algorithm 4 with public weights.
+    Source: Abadi et al. 2016, Algorithm 1; record-wise class weights, dpci Algorithm 4 with public weights;
+    views and averages, De, Berrada, Hayes, Smith and Balle 2022.
 
     >>> _ = torch.manual_seed(0)
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
@@ -185,7 +197,10 @@ def train(
     check_boolean("progress", progress)
     if steps_per_epoch is not None:
         check_integer("steps_per_epoch", steps_per_epoch, low=1)
-    run = _Run.prepare(model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device)
+    run = _Run.prepare(
+        model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device, augment,
+        average,
+    )  # fmt: skip
     if delta >= 1 / run.n_records:
         warnings.warn(f"delta={delta!r} is at least 1/n: publishing whole records would satisfy it", stacklevel=2)
     public, private = run.context()
@@ -215,72 +230,9 @@ def train(
     if saver:
         saver.forget_key()
     run.model.zero_grad(set_to_none=True)
+    if run.mean is not None:
+        run.model.load_state_dict(run.mean)
     return Trained(run.model.eval(), schedule, guarantee)
-
-
-def clipped_sum(
-    model: nn.Module,
-    loss: RecordLoss,
-    X: Tensor,
-    y: Tensor,
-    clip_norm: float,
-    *,
-    class_weight: Tensor | None = None,
-    weighting: str = "loss",
-    micro_batch: int = 256,
-) -> dict[str, Tensor]:
-    """Sum over records of their clipped, weighted gradients: what a step adds noise to. **Not private.**
-
-    Parameters
-    ----------
-    X, y : tensors (B, ...), (B,)
-        A batch, possibly empty.
-    clip_norm : float
-        C. One record more moves the sum by at most C, with weighting "bound" by at most its weight times C.
-    model, loss, class_weight, weighting, micro_batch
-        As in `train`.
-
-    Returns
-    -------
-    dict of str to float64 tensors
-        One for each trainable parameter, of its shape. A record whose gradient is not finite adds zero.
-    """
-    trainable = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
-    fixed = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
-    fixed |= dict(model.named_buffers())
-
-    def record_loss(parameters, record, label, weight):
-        logits = functional_call(model, (parameters, fixed), (record.unsqueeze(0),))
-        return weight * loss(logits, label.unsqueeze(0)).sum()
-
-    gradients = vmap(grad(record_loss), in_dims=(None, 0, 0, 0), randomness="different")
-    dtype = next(iter(trainable.values())).dtype
-    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in trainable.items()}
-    for start in range(0, len(y), micro_batch):
-        records, labels = X[start : start + micro_batch], y[start : start + micro_batch]
-        weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
-        weights = weights if class_weight is None else class_weight.to(weights)[labels]
-        inside = weights if weighting == "loss" else torch.ones_like(weights)
-        outside = torch.ones_like(weights) if weighting == "loss" else weights
-        each = gradients(trainable, _as_input(records, dtype), labels, inside.to(dtype))
-        _add_clipped(total, each, clip_norm, outside)
-    return total
-
-
-def _add_clipped(total: dict[str, Tensor], each: dict[str, Tensor], clip_norm: float, weights: Tensor) -> None:
-    """Norms, factors and sums in 64 bits: clipped norms exceed the bound by rounding of that size only."""
-    squares = [torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float64) ** 2 for g in each.values()]
-    norms = torch.stack(squares).sum(0).sqrt()
-    finite = norms.isfinite()
-    factors = torch.where(finite, weights * clip_norm / norms.clamp(min=clip_norm), 0.0)
-    for name, gradient in each.items():
-        rows = gradient.flatten(1).double()
-        rows = torch.where(finite[:, None], rows, 0.0)  # zero times infinity is no number
-        total[name] += (factors @ rows).reshape(total[name].shape)
-
-
-def _as_input(records: Tensor, dtype: torch.dtype) -> Tensor:
-    return records.to(dtype) if records.is_floating_point() or records.dtype == torch.uint8 else records
 
 
 @dataclass
@@ -297,16 +249,34 @@ class _Run:
     optimizer: torch.optim.Optimizer
     n_records: int
     micro_batch: int
+    augment: Augmentation | None
+    averaged: int  # last steps whose models are averaged
+    sums: ClippedSums
+    mean: dict[str, Tensor] | None = None  # of the models so far, once the first of these steps is done
 
     @classmethod
     def prepare(
-        cls, model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device
+        cls,
+        model,
+        X,
+        y,
+        schedule,
+        loss,
+        class_weight,
+        weighting,
+        optimizer,
+        n_records,
+        micro_batch,
+        device,
+        augment,
+        average,
     ) -> "_Run":
         """Everything that can be refused, before anything is computed from the data."""
         if not isinstance(schedule, Schedule):
             raise ValueError(f"schedule must be a Schedule, got {schedule!r}")
         check_choice("weighting", weighting, ("loss", "bound"))
         micro_batch = check_integer("micro_batch", micro_batch, low=1)
+        average = check_real("average", average, low=0, high=1, inclusive="low")
         device = torch.device(device)
         check_choice("device", device.type, ("cpu", "cuda"))
         _check_model(model)
@@ -319,21 +289,26 @@ class _Run:
             )
         n_records = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
         loss = CrossEntropy() if loss is None else loss
-        n_classes = _probe(model, loss, X.dtype, X.shape[1:], device)
+        blank = torch.zeros(X.shape[1:], dtype=X.dtype, device=device)
+        views = blank[None] if augment is None else _views(augment, blank)
+        sums = ClippedSums(model, loss, views.dtype, views.shape[1:])
+        n_classes = _probe(model, sums, views)
         weights = None if class_weight is None else _check_weights(class_weight, n_classes).to(device)
         _check_domain(X, y, n_classes)
         made = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
         return cls(
-            model, X.to(device), y.long().to(device), schedule, loss, weights, weighting, made, n_records, micro_batch
-        )
+            model, X.to(device), y.long().to(device), schedule, loss, weights, weighting, made, n_records,
+            max(micro_batch // len(views), 1), augment, math.ceil(average * len(schedule)), sums,
+        )  # fmt: skip
 
     def context(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """What the result depends on besides the noise: what is public of it, and the data. Before the first step."""
         state = {name: _numpy(value) for name, value in self.model.state_dict().items()}
         weights = None if self.class_weight is None else _numpy(self.class_weight)
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
+        views = (self.augment, self.averaged)
         rules = (self.loss, weights, self.weighting, repr(self.optimizer), self.n_records)
-        return ("neural.train", repr(self.model), state, steps, *rules), (_numpy(self.X), _numpy(self.y))
+        return ("neural.train", repr(self.model), state, steps, *rules, *views), (_numpy(self.X), _numpy(self.y))
 
     def step(self, index: int, key: int) -> ExecutedStep:
         """One step; its randomness depends on the key and its index only, so a repeated step is the same step."""
@@ -346,9 +321,9 @@ class _Run:
         layers = [self.y.device] if self.y.device.type == "cuda" else []
         with torch.random.fork_rng(devices=layers):  # dropout draws from torch's own generator
             torch.manual_seed(int(rng.integers(2**63)))
-            total = clipped_sum(
-                self.model, self.loss, self.X[chosen], self.y[chosen], clip_norm,
-                class_weight=self.class_weight, weighting=self.weighting, micro_batch=self.micro_batch,
+            total = self.sums(
+                self.X[chosen], self.y[chosen], clip_norm, class_weight=self.class_weight, weighting=self.weighting,
+                micro_batch=self.micro_batch, augment=self.augment,
             )  # fmt: skip
         largest = 1.0
         if self.weighting == "bound" and self.class_weight is not None:
@@ -360,7 +335,20 @@ class _Run:
                 mean = (total[name] + noise.to(parameter.device)) / (rate * self.n_records)
                 parameter.grad = mean.to(parameter.dtype)
         self.optimizer.step()
+        self._average(index + 1)
         return ExecutedStep(index, noise_multiplier, clip_norm, rate, scale)
+
+    def _average(self, steps: int) -> None:
+        """Takes the model after this many steps into the mean, if it is one of the last."""
+        seen = steps - (len(self.schedule) - self.averaged)
+        if seen < 1:
+            return
+        state = self.model.state_dict()
+        before = {name: torch.zeros_like(value) for name, value in state.items()} if seen == 1 else self.mean
+        self.mean = {
+            name: before[name] + (value - before[name]) / seen if value.is_floating_point() else value.clone()
+            for name, value in state.items()
+        }
 
 
 def poisson_sample(n: int, rate: float, rng: np.random.Generator) -> np.ndarray:
@@ -406,18 +394,27 @@ def _check_model(model: nn.Module) -> None:
         raise ValueError(f"model must have trainable parameters, of 32 or 64 bits, got others: {others}")
 
 
-def _probe(model: nn.Module, loss: RecordLoss, dtype: torch.dtype, shape: torch.Size, device: torch.device) -> int:
+def _views(augment: Augmentation, blank: Tensor) -> Tensor:
+    """What is made of a blank record, which shows the number of views and their shape."""
+    with torch.random.fork_rng(devices=[blank.device] if blank.device.type == "cuda" else []):
+        views = augment(blank)
+    if not isinstance(views, Tensor) or views.ndim < 2 or not len(views):
+        raise ValueError(f"augment must make views (V, ...), V >= 1, of a record {tuple(blank.shape)}, got {views!r}")
+    return views
+
+
+def _probe(model: nn.Module, sums: ClippedSums, views: Tensor) -> int:
     """Number of classes; gradients of two blank records show whether the model can be trained at all."""
-    records = torch.zeros((2, *shape), dtype=dtype, device=device)
-    weights = next(value for value in model.parameters() if value.requires_grad).dtype
+    records = views[:1].expand(2, *views.shape[1:])
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            logits = model(_as_input(records[:1], weights))
+        with torch.no_grad(), torch.random.fork_rng(devices=[views.device] if views.device.type == "cuda" else []):
+            logits = model(as_input(records[:1], model))
             if logits.ndim != 2 or len(logits) != 1 or logits.shape[1] < 2:
                 raise ValueError(f"model must map (1, ...) to logits (1, K), K >= 2, got {tuple(logits.shape)}")
-            clipped_sum(model, loss, records, torch.zeros(2, dtype=torch.long, device=device), 1.0)
+            sums(records, torch.zeros(2, dtype=torch.long, device=views.device), 1.0)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"model must have gradients for single records of shape {tuple(shape)}: {error}") from error
+        shape = tuple(views.shape[1:])
+        raise ValueError(f"model must have gradients for single records of shape {shape}: {error}") from error
     return logits.shape[1]
 
 
@@ -457,7 +454,9 @@ def read_checkpoint(folder: str | os.PathLike) -> tuple[dict[str, Tensor], Sched
     guarantee = Guarantee(
         told["epsilon"], told["delta"], ADD_REMOVE, schedule.event(), tuple(told["assumes"]), told["source"]
     )
-    return saved["model"], schedule, guarantee, saved["steps"]
+    finished = saved["steps"] == len(schedule)
+    state = saved["mean"] if finished and saved["mean"] is not None else saved["model"]
+    return state, schedule, guarantee, saved["steps"]
 
 
 def _read_public(folder: Path) -> dict[str, Any] | None:
@@ -502,6 +501,7 @@ class _Checkpoints:
             return key, 0
         run.model.load_state_dict(saved["model"])
         run.optimizer.load_state_dict(saved["optimizer"])
+        run.mean = saved["mean"]
         return key, saved["steps"]
 
     def after(self, run: _Run, steps: int) -> None:
@@ -513,6 +513,7 @@ class _Checkpoints:
         guarantee = {"epsilon": told.epsilon, "delta": told.delta, "assumes": list(told.assumes), "source": told.source}
         saved = {
             "model": run.model.state_dict(),
+            "mean": run.mean,
             "optimizer": run.optimizer.state_dict(),  # it has seen noisy gradients only
             "steps": steps,
             "schedule": torch.from_numpy(rows),

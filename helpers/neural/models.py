@@ -1,0 +1,535 @@
+"""Models for private training: every one maps records to logits (B, K) and treats each record alone.
+
+None has batch normalisation or another layer that mixes records, all work under `torch.func` and under hooks, and
+starting values are drawn from a public `seed` without touching PyTorch's global state. Models for images take bytes
+(B, side, side, 3) and scale them inside by public constants. Losses, weights and noise are left to `train`.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from torch.nn import functional
+
+from helpers.checks import check_integer, check_real
+
+# Channel means and deviations of ImageNet's training part in [0, 1], public and the ones pretrained weights expect.
+IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@contextmanager
+def _drawn_from(seed: int):
+    """PyTorch's generator as if seeded, and afterwards as it was."""
+    seed = check_integer("seed", seed, low=0, high=2**63 - 1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, value in sizes.items():
+        check_integer(name, value, low=2 if name == "n_classes" else 1)
+
+
+# ------------------------------------------------------------------------------------------------------- tabular
+
+
+def linear(n_features: int, n_classes: int) -> nn.Linear:
+    """Multinomial logistic regression, starting from zero.
+
+    Raises
+    ------
+    ValueError
+        A size is out of range.
+
+    >>> linear(3, 2)(torch.ones(1, 3)).tolist()
+    [[0.0, 0.0]]
+    """
+    _check_sizes(n_features=n_features, n_classes=n_classes)
+    return _zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
+
+
+def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, seed: int = 0) -> nn.Sequential:
+    """`depth` hidden layers of `width` rectified units; the last layer starts from zero.
+
+    Parameters
+    ----------
+    seed : int
+        Of the starting values, which are public.
+
+    Raises
+    ------
+    ValueError
+        A size is out of range.
+
+    >>> sum(value.numel() for value in mlp(6, 2).parameters())
+    4738
+    """
+    _check_sizes(n_features=n_features, n_classes=n_classes, width=width, depth=depth)
+    with _drawn_from(seed):
+        layers: list[nn.Module] = []
+        for inputs in [n_features, *[width] * (depth - 1)]:
+            layers += [nn.Linear(inputs, width), nn.ReLU()]
+    return nn.Sequential(*layers, _zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
+
+
+def _zeroed(layer: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class _Scale(nn.Module):
+    """Each number times a vector of its own: (B, d) to (B, d, dim)."""
+
+    def __init__(self, n_features: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_features, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., None] * self.weight
+
+
+class _Place(nn.Module):
+    """A vector of its own added to every token, and the record's token put before them."""
+
+    def __init__(self, n_tokens: int, dim: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.empty(n_tokens, dim))
+        self.summary = nn.Parameter(torch.empty(dim))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.cat([self.summary.expand(len(tokens), 1, -1), tokens + self.bias], 1)
+
+
+class FeatureTokens(nn.Module):
+    """Each feature as a vector, after one vector of the record as a whole: (B, d) to (B, 1 + d, dim).
+
+    A number x_j becomes x_j w_j + b_j, a category its row of a table plus b_j.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of numbers, which come first.
+    levels : sequence of int
+        Numbers of categories of the other columns, which hold codes 0, 1, ...; codes outside are taken for the nearest
+        inside, so that no error depends on a record.
+    dim : int
+        Length of a vector.
+    """
+
+    def __init__(self, n_features: int, levels: Sequence[int], dim: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.numbers = _Scale(n_features, dim) if n_features else None
+        self.categories = nn.Embedding(sum(levels), dim) if levels else None
+        self.place = _Place(n_features + len(levels), dim)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
+        self.register_buffer("last", torch.tensor(levels, dtype=torch.long) - 1, persistent=False)
+        self.register_buffer("first", torch.tensor([0, *levels[:-1]], dtype=torch.long).cumsum(0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = []
+        if self.numbers is not None:
+            parts.append(self.numbers(x[:, : self.n_features]))
+        if self.categories is not None:
+            codes = torch.minimum(x[:, self.n_features :].long().clamp(min=0), self.last)
+            parts.append(self.categories(codes + self.first))
+        return self.place(torch.cat(parts, 1))
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of the first `queries` tokens (all if None) to all: (B, T, dim) to (B, queries, dim)."""
+
+    def __init__(self, dim: int, heads: int, dropout: float, queries: int | None = None) -> None:
+        super().__init__()
+        self.heads, self.queries = heads, queries
+        self.projections, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.zeros_(self.projections.bias)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.projections(x).unflatten(-1, (3, self.heads, -1)).movedim(1, 3).unbind(1)
+        scores = query[..., : self.queries, :] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
+        # By hand: the library's softmax over a handful of tokens takes five times as long on a CPU.
+        weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
+        weights = self.dropout(weights / weights.sum(-1, keepdim=True))
+        return self.out((weights @ value).transpose(1, 2).flatten(2))
+
+
+class ReGLU(nn.Module):
+    """One half of the last axis, times the other half rectified."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = x.chunk(2, dim=-1)
+        return left * right.relu()
+
+
+class _TransformerBlock(nn.Module):
+    """Normalise, attend, add; normalise, feed forward, add. The first block does not normalise before attention."""
+
+    def __init__(self, dim: int, heads: int, dropout: float, first: bool, queries: int | None) -> None:
+        super().__init__()
+        hidden = int(dim * 4 / 3)
+        self.before = nn.Identity() if first else nn.LayerNorm(dim)
+        self.attention = SelfAttention(dim, heads, dropout, queries)
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x[:, : self.attention.queries] + self.attention(self.before(x))
+        return x + self.feed_forward(x)
+
+
+class FTTransformer(nn.Module):
+    """The FT-Transformer: a transformer over the features of a record, read off at the token of the record.
+
+    The function is that of `rtdl_revisiting_models.FTTransformer` with equal weights, without its detours by the
+    batch's size, which per-record gradients cannot follow. In the last block only the record's token is computed.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of numbers, the first of a record (B, n_features + len(levels)).
+    n_classes : int
+    levels : sequence of int
+        Numbers of categories of the columns after them; see `FeatureTokens`.
+    dim, depth, heads : int
+        Length of a token, number of blocks, attention heads (a divisor of `dim`).
+    dropout : float
+        In [0, 1), on attention weights and hidden units.
+    seed : int
+        Of the starting values, which are public.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Source: Gorishniy, Rubachev, Khrulkov and Babenko 2021, section 3.3.
+
+    >>> sum(value.numel() for value in FTTransformer(6, 2).parameters())
+    51482
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        *,
+        levels: Sequence[int] = (),
+        dim: int = 32,
+        depth: int = 6,
+        heads: int = 8,
+        dropout: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        check_integer("n_features", n_features, low=0 if len(levels) else 1)
+        _check_sizes(n_classes=n_classes, dim=dim, depth=depth, heads=heads)
+        levels = [check_integer("levels", count, low=1) for count in levels]
+        dropout = check_real("dropout", dropout, low=0, high=1, inclusive="low")
+        if dim % heads:
+            raise ValueError(f"heads must divide dim, got heads={heads!r}, dim={dim!r}")
+        super().__init__()
+        with _drawn_from(seed):
+            self.tokens = FeatureTokens(n_features, levels, dim)
+            self.blocks = nn.Sequential(
+                *(
+                    _TransformerBlock(dim, heads, dropout, first=i == 0, queries=1 if i == depth - 1 else None)
+                    for i in range(depth)
+                )
+            )
+            self.head = nn.Sequential(nn.LayerNorm(dim), nn.ReLU(), nn.Linear(dim, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.tokens(x))[:, 0])
+
+
+# -------------------------------------------------------------------------------------------------------- prior
+
+
+class WithPrior(nn.Module):
+    """A model whose logits are moved by a fixed vector; see `with_prior`."""
+
+    def __init__(self, model: nn.Module, log_prior: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("log_prior", log_prior)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x) + self.log_prior
+
+
+def with_prior(model: nn.Module, log_prior: ArrayLike) -> WithPrior:
+    """The model with log priors added to its logits, in training and in use, and never trained.
+
+    What the model itself learns is then the evidence beyond the prior. Clipping takes most from the rare class's
+    gradients, which would have to teach a trained bias the prior first.
+
+    Parameters
+    ----------
+    log_prior : array (K,)
+        Finite numbers: public, or from noisy counts that are paid for.
+
+    Raises
+    ------
+    ValueError
+        No such numbers.
+
+    >>> with_prior(linear(3, 2), np.log([0.75, 0.25]))(torch.zeros(1, 3)).softmax(1)
+    tensor([[0.7500, 0.2500]], grad_fn=<SoftmaxBackward0>)
+    """
+    values = np.asarray(log_prior, dtype=float)
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise ValueError(f"log_prior must be a vector of two or more finite numbers, got {log_prior!r}")
+    dtype = next((value.dtype for value in model.parameters()), torch.get_default_dtype())
+    return WithPrior(model, torch.tensor(values, dtype=dtype))
+
+
+# -------------------------------------------------------------------------------------------------------- images
+
+
+class Pixels(nn.Module):
+    """Bytes (B, side, side, 3) to standardised channels (B, 3, side, side), by public constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", 255 * torch.tensor(IMAGENET_MEAN), persistent=False)
+        self.register_buffer("sd", 255 * torch.tensor(IMAGENET_SD), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x - self.mean) / self.sd).movedim(-1, 1)
+
+
+class StandardizedConv2d(nn.Conv2d):
+    """Convolution whose weights have mean 0 and variance 1/fan-in for each output channel, without a bias.
+
+    Source: Qiao, Wang, Liu, Shen and Yuille 2019, weight standardisation.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.flatten(1)
+        weight = weight - weight.mean(1, keepdim=True)
+        # Summed squares rather than var, and eps inside: differentiable where all weights of a channel are equal.
+        weight = weight * torch.rsqrt((weight**2).sum(1, keepdim=True) + 1e-6)
+        return self._conv_forward(x, weight.view_as(self.weight), self.bias)
+
+
+def _groups(channels: int) -> int:
+    """Groups of at least four channels, at most eight groups."""
+    return next(groups for groups in (8, 4, 2, 1) if channels % groups == 0 and channels // groups >= min(4, channels))
+
+
+class _PreActivation(nn.Module):
+    """GroupNorm, rectify, convolve, twice; added to the input, which a stride brings to the same shape."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.shortcut = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.shortcut = StandardizedConv2d(inputs, outputs, 1, stride, bias=False)
+        self.residual = nn.Sequential(
+            nn.GroupNorm(_groups(inputs), inputs),
+            nn.ReLU(),
+            StandardizedConv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.GroupNorm(_groups(outputs), outputs),
+            nn.ReLU(),
+            StandardizedConv2d(outputs, outputs, 3, 1, 1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shortcut(x) + self.residual(x)
+
+
+class ResidualCNN(nn.Module):
+    """A compact residual network with GroupNorm and standardised weights for small colour images.
+
+    One stage for each number of `blocks`; the first block of a stage halves the side and doubles the channels, but the
+    first stage keeps the channels. The last layer starts from zero.
+
+    Parameters
+    ----------
+    n_classes : int
+    width : int
+        Channels of the first stage.
+    blocks : sequence of int
+        Residual blocks of each stage: (1, 1, 1) for 28 or 64 pixels.
+    seed : int
+        Of the starting values, which are public.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    >>> ResidualCNN(7)(torch.zeros((2, 28, 28, 3), dtype=torch.uint8)).shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(self, n_classes: int, *, width: int = 16, blocks: Sequence[int] = (1, 1, 1), seed: int = 0) -> None:
+        _check_sizes(n_classes=n_classes, width=width)
+        if len(blocks) == 0:
+            raise ValueError(f"blocks must hold a number for each stage, got {blocks!r}")
+        super().__init__()
+        with _drawn_from(seed):
+            layers: list[nn.Module] = [Pixels(), StandardizedConv2d(3, width, 3, 1, 1, bias=False)]
+            channels = width
+            for stage, count in enumerate(blocks):
+                outputs = width * 2**stage
+                for block in range(check_integer("blocks", count, low=1)):
+                    layers.append(_PreActivation(channels, outputs, 2 if block == 0 else 1))
+                    channels = outputs
+        self.body = nn.Sequential(*layers, nn.GroupNorm(_groups(channels), channels), nn.ReLU())
+        self.head = _zeroed(nn.utils.skip_init(nn.Linear, channels, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).mean((2, 3)))
+
+
+class _BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions, each normalised, added to the input; named as in torchvision."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), _group_norm(outputs)
+        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), _group_norm(outputs)
+        self.downsample = nn.Sequential()
+        if stride > 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _group_norm(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.bn1(self.conv1(x)).relu()
+        return (self.bn2(self.conv2(inner)) + self.downsample(x)).relu()
+
+
+def _group_norm(channels: int) -> nn.GroupNorm:
+    return nn.GroupNorm(min(32, channels), channels)
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 with GroupNorm in place of batch normalisation, for images (B, side, side, 3) of bytes.
+
+    `load_pretrained` puts torchvision's weights into it. The last layer starts from zero.
+
+    Parameters
+    ----------
+    n_classes : int
+    seed : int
+        Of the starting values, which are public.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Source: He, Zhang, Ren and Sun 2016; Wu and He 2018 (GroupNorm).
+    """
+
+    def __init__(self, n_classes: int, *, seed: int = 0) -> None:
+        _check_sizes(n_classes=n_classes)
+        super().__init__()
+        with _drawn_from(seed):
+            self.pixels = Pixels()
+            self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), _group_norm(64)
+            self.layer1, self.layer2, self.layer3, self.layer4 = (
+                nn.Sequential(_BasicBlock(inputs, outputs, stride), _BasicBlock(outputs, outputs, 1))
+                for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+            )
+        self.fc = _zeroed(nn.utils.skip_init(nn.Linear, 512, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.features(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the last layer sees, (B, 512)."""
+        x = functional.max_pool2d(self.bn1(self.conv1(self.pixels(x))).relu(), 3, 2, 1)
+        return self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3))
+
+
+def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Tensor]) -> ResNet18:
+    """Put the weights of a torchvision ResNet-18 into `model`, its last layer aside, and return it.
+
+    Batch normalisation with frozen statistics multiplies and shifts each channel by constants. These are folded into
+    the convolution before it, which gets a bias, and the normalisation goes: the function is that of the pretrained
+    network in evaluation mode, record by record, and all its weights can be trained. The statistics are those of the
+    data of the pretraining, which is public.
+
+    Parameters
+    ----------
+    model : ResNet18
+        Changed in place.
+    source : path, "torchvision" or mapping
+        A state dict in torchvision's names or a file that holds one; "torchvision" asks the installed torchvision for
+        its ImageNet weights, which it downloads unless it has them.
+
+    Raises
+    ------
+    ValueError
+        Not such a file, a tensor is missing or has another shape; or torchvision is not installed. The model is then
+        unchanged.
+
+    Source: names and statistics as in torchvision's resnet18.
+    """
+    if not isinstance(model, ResNet18):
+        raise ValueError(f"model must be a ResNet18, got {type(model).__name__}")
+    if not isinstance(model.bn1, nn.GroupNorm):
+        raise ValueError("model must be new, got one that holds pretrained weights")
+    state = source if isinstance(source, Mapping) else _read_state(source)
+    folded = {name: _folded(state, *name, layer) for name, layer in _normalised(model).items()}
+    for (conv, norm), (weight, bias) in folded.items():
+        layer = model.get_submodule(conv)
+        layer.weight = nn.Parameter(weight)
+        layer.bias = nn.Parameter(bias)
+        model.set_submodule(norm, nn.Identity())
+    return model
+
+
+def _read_state(source: str | os.PathLike) -> Mapping[str, Any]:
+    if source == "torchvision":
+        try:
+            from torchvision.models import ResNet18_Weights, resnet18
+        except ImportError as error:
+            raise ValueError(f"source must be a file where torchvision is not installed, got {source!r}") from error
+        return resnet18(weights=ResNet18_Weights.IMAGENET1K_V1).state_dict()
+    try:
+        state = torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load has no error of its own for files that are something else
+        raise ValueError(f"source must be a file with a state dict, got {os.fspath(source)!r}: {error}") from error
+    if not isinstance(state, Mapping):
+        raise ValueError(f"source must hold a state dict, got {type(state).__name__}")
+    return state
+
+
+def _normalised(model: ResNet18) -> dict[tuple[str, str], nn.Conv2d]:
+    """Names of convolutions and of the normalisations after them, as they stand in the file."""
+    found = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            parent, _, last = name.rpartition(".")
+            norm = "1" if last == "0" else last.replace("conv", "bn")
+            found[name, f"{parent}.{norm}".lstrip(".")] = layer
+    return found
+
+
+def _folded(state: Mapping[str, Tensor], conv: str, norm: str, layer: nn.Conv2d) -> tuple[Tensor, Tensor]:
+    def get(name: str, shape: torch.Size) -> Tensor:
+        value = state.get(name)
+        if not isinstance(value, Tensor) or value.shape != shape:
+            found = tuple(value.shape) if isinstance(value, Tensor) else "nothing"
+            raise ValueError(f"source must hold {name!r} of shape {tuple(shape)}, got {found}")
+        return value.detach().to(layer.weight.device, torch.float64)
+
+    weight, channels = get(f"{conv}.weight", layer.weight.shape), layer.weight.shape[:1]
+    scale, shift, mean, variance = (
+        get(f"{norm}.{name}", channels) for name in ("weight", "bias", "running_mean", "running_var")
+    )
+    scale = scale / torch.sqrt(variance + 1e-5)  # torchvision's eps
+    return (weight * scale[:, None, None, None]).to(layer.weight), (shift - mean * scale).to(layer.weight)

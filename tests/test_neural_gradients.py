@@ -1,0 +1,366 @@
+"""Both routes to clipped sums are exact, bound every record's pull, and the fast one is taken only where it is safe."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from helpers.neural import CrossEntropy, Focal, clipped_sum
+from helpers.neural.gradients import ClippedSums
+from helpers.neural.models import FTTransformer, ResidualCNN
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_one_seed():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+    torch.set_num_threads(before)
+
+
+class Cut(nn.Module):
+    """Parts of the output, so that sizes fit."""
+
+    def __init__(self, body, classes=2):
+        super().__init__()
+        self.body, self.classes = body, classes
+
+    def forward(self, x):
+        return self.body(x).flatten(1)[:, : self.classes]
+
+
+class Tokens(nn.Module):
+    """Parameters of its own kind, and a matrix at several places of a record."""
+
+    def __init__(self, d, width):
+        super().__init__()
+        self.weight, self.shift = nn.Parameter(torch.randn(d, width)), nn.Parameter(torch.randn(()))
+
+    def forward(self, x):
+        return x[..., None] * self.weight + self.shift
+
+
+def tokens(width=5, out=3, places=4):
+    return nn.Sequential(Tokens(places, width), nn.Linear(width, out), nn.LayerNorm(out), nn.Tanh(), nn.Flatten(),
+                         nn.Linear(places * out, 3))  # fmt: skip
+
+
+def embedded(**options):
+    return nn.Sequential(nn.Embedding(7, 5, **options), nn.Linear(5, 4), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3))
+
+
+def images(*, bias=True, **options):
+    conv = nn.Conv2d(2, 4, 3, bias=bias, **options)
+    return Cut(nn.Sequential(conv, nn.GroupNorm(2, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+                             nn.Linear(16, 3)), 3)  # fmt: skip
+
+
+def frozen():
+    model = tokens()
+    model[0].requires_grad_(False)
+    model[1].bias.requires_grad_(False)
+    return model
+
+
+MODELS = {
+    "one layer": (lambda: nn.Linear(4, 3), (4,)),
+    "no bias": (lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)), (4,)),
+    "places, few": (lambda: tokens(20, 30), (4,)),  # inner products
+    "places, many": (lambda: tokens(2, 3, places=9), (9,)),  # the matrix itself
+    "two middle dimensions": (lambda: nn.Sequential(nn.Linear(3, 2), nn.Flatten(), nn.Linear(12, 3)), (2, 3, 3)),
+    "norm over two dimensions": (lambda: nn.Sequential(nn.LayerNorm((2, 4)), nn.Flatten(), nn.Linear(8, 3)), (2, 4)),
+    "groups without a place": (lambda: nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(3, 6), nn.Linear(6, 3)), (4,)),
+    "table": (embedded, (3,)),
+    "table with padding": (lambda: embedded(padding_idx=0), (3,)),
+    "images": (images, (2, 6, 6)),
+    "images, strided": (lambda: images(stride=2, padding=1, padding_mode="circular", bias=False), (2, 6, 6)),
+    "images, strides of two kinds": (lambda: images(stride=(2, 1), padding=(1, 2), dilation=(1, 2)), (2, 6, 6)),
+    "images, in groups": (lambda: images(groups=2), (2, 6, 6)),
+    "frozen parts": (frozen, (4,)),
+    "FT-Transformer": (lambda: FTTransformer(3, 3, levels=(2, 4), dim=8, depth=2, heads=2, dropout=0.0), (5,)),
+    "residual CNN": (lambda: ResidualCNN(3, width=4), (12, 12, 3)),
+}  # fmt: skip
+
+
+def moved(model):
+    """Away from starting values of zero, behind which nothing would show."""
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(0.3 * torch.randn_like(value))
+    return model
+
+
+def batch(shape, n=6, integers=False):
+    X = torch.randint(7, (n, *shape)) if integers else 2 * torch.randn(n, *shape)
+    X = torch.randint(256, (n, *shape), dtype=torch.uint8) if shape == (12, 12, 3) else X
+    return X, torch.arange(n) % 3
+
+
+def routes(model, loss, X):
+    """The route that was chosen, and mapping."""
+    chosen, mapping = (ClippedSums(model, loss, X.dtype, X.shape[1:]) for _ in range(2))
+    mapping.route = "mapping"
+    return chosen, mapping
+
+
+def flat(total) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in total.values()])
+
+
+def one_at_a_time(model, loss, X, y, clip, weights, weighting):
+    """Plain gradients of batches of one."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    total = 0.0
+    for record, label in zip(X, y, strict=True):
+        w = weights[label].item()
+        record = record[None] if record.dtype == torch.long else record[None].to(parameters[0].dtype)
+        value = loss(model(record), label[None]).sum() * (w if weighting == "loss" else 1.0)
+        grads = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        g = torch.cat([one.flatten() for one in grads]).double()
+        total = total + g * min(1.0, clip / g.norm().item()) * (1.0 if weighting == "loss" else w)
+    return total
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("weighting", "clip"), [("loss", 0.3), ("bound", 0.3), ("bound", 1e6)])
+def test_book_keeping_is_the_sum_of_plain_gradients(name, weighting, clip):
+    make, shape = MODELS[name]
+    model = moved(make()).double().train()
+    X, y = batch(shape, integers="table" in name)
+    weights, loss = torch.tensor([0.5, 2.0, 1.0]), Focal(1.5)
+    expected = one_at_a_time(model, loss, X, y, clip, weights, weighting)
+    chosen, mapping = routes(model, loss, X)
+    assert chosen.route == "book-keeping"
+    for sums in (chosen, mapping):
+        total = sums(X, y, clip, class_weight=weights, weighting=weighting, micro_batch=4)
+        torch.testing.assert_close(flat(total), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_the_routes_agree_in_32_bits():
+    model = moved(FTTransformer(6, 2, dropout=0.0))
+    X, y = torch.randn(20, 6), torch.arange(20) % 2
+    chosen, mapping = (flat(sums(X, y, 1.0)) for sums in routes(model, CrossEntropy(), X))
+    torch.testing.assert_close(chosen, mapping, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_has_the_same_law_on_both_routes():
+    """The mean and the spread of the sum over many draws, each within five standard errors."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.4), nn.Tanh(), nn.Linear(6, 2)).double()
+    X, y = torch.randn(1, 4).double(), torch.tensor([1])
+    draws = 3000
+    X, y = X.expand(draws, -1), y.expand(draws)
+    each = [
+        torch.stack([flat(sums(X[i : i + 1], y[i : i + 1], 0.7)) for i in range(300)])
+        for sums in routes(model, CrossEntropy(), X)
+    ]
+    gap = each[0].mean(0) - each[1].mean(0)
+    error = torch.sqrt((each[0].var(0) + each[1].var(0)) / 300) + 1e-12
+    assert (gap / error).abs().max() < 5
+    whole = flat(routes(model, CrossEntropy(), X)[0](X, y, 0.7)) / draws
+    spread = each[0].std(0) / 300**0.5 + each[0].std(0) / draws**0.5 + 1e-12
+    assert ((whole - each[0].mean(0)) / spread).abs().max() < 5  # records of a batch draw their own
+    assert each[0].std(0).max() > 0.01
+
+
+# Sensitivity
+
+
+class AtPlaces(nn.Module):
+    """One matrix at three places of a record: norms from inner products."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(40, 30, bias=False)
+
+    def forward(self, x):
+        return self.inner(x).flatten(1)
+
+
+def test_products_that_cancel_hide_no_gradient():
+    """Records whose terms are 10^8 times their gradient are still clipped to the norm that they add."""
+    places = torch.randn(40, 1, 40).double().repeat(1, 3, 1)
+    places[:, 1] += 1e-8 * torch.randn(40, 40)
+    model, pull = AtPlaces().double(), torch.randn(3, 30).double()
+    pull[2] = -pull[0] - pull[1]
+
+    def loss(logits, labels):
+        return 1e6 * (logits.reshape(len(labels), 3, 30) * pull).sum((1, 2))
+
+    sums = ClippedSums(model, loss, places.dtype, places.shape[1:])
+    assert sums.route == "book-keeping"
+    alone = [flat(sums(record[None], torch.tensor([0]), 1e-2)).norm().item() for record in places]
+    assert 0 < max(alone) <= 1e-2 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["places, few", "places, many", "table", "images"])
+def test_one_record_adds_its_bound_and_no_more(name):
+    make, shape = MODELS[name]
+    model = moved(make())
+    X, y = batch(shape, integers=name == "table")
+    sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:])
+    weight = torch.tensor([1.0, 5.0, 2.0])
+    pulls = [
+        flat(sums(X[i : i + 1], y[i : i + 1], 0.01, class_weight=weight, weighting="bound")).norm() for i in range(6)
+    ]
+    np.testing.assert_allclose(pulls, 0.01 * weight[y], rtol=1e-5)
+    assert (torch.stack(pulls) <= 0.01 * weight[y] * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("name", ["places, few", "table", "images"])
+def test_a_record_without_a_finite_gradient_adds_nothing(name):
+    make, shape = MODELS[name]
+    model = moved(make())
+    X, y = batch(shape, integers=name == "table")
+
+    def explode(logits, labels):
+        return torch.where(labels == 1, torch.inf, 1.0) * logits.sum(1)
+
+    sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:])
+    assert sums.route == "book-keeping"
+    sums.loss = explode
+    total = flat(sums(X, y, 1.0))
+    assert total.isfinite().all()
+    torch.testing.assert_close(total, flat(sums(X[y != 1], y[y != 1], 1.0)), rtol=1e-6, atol=1e-7)
+
+
+def test_activations_without_end_spoil_nobody_else():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    X, y = torch.randn(5, 2), torch.arange(5) % 2
+    bad = X.clone()
+    bad[3] = 3e38
+    keep = torch.arange(5) != 3
+    with torch.no_grad():
+        model[0].weight.fill_(10.0)
+    sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:])
+    torch.testing.assert_close(flat(sums(bad, y, 1.0)), flat(sums(X[keep], y[keep], 1.0)), rtol=1e-6, atol=1e-7)
+    assert bad[3].isfinite().all()  # the records themselves are left as they were
+    assert (bad[3] == 3e38).all()
+
+
+# Which route
+
+
+class Centred(nn.Module):
+    """Mixes records: subtracts the batch's mean, when it is large only, or in training only."""
+
+    def __init__(self, above=0.0, always=True):
+        super().__init__()
+        self.inner, self.above, self.always = nn.Linear(3, 2), above, always
+
+    def forward(self, x):
+        if not (self.always or self.training):
+            return self.inner(x)
+        mean = x.mean(0, keepdim=True)
+        return self.inner(x - functional.relu(mean.abs() - self.above))
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x + 1e-9 * x.roll(1, 0))
+
+
+class Tied(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.second, self.head, self.how = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2), how
+        if how == "parameter":
+            self.second.weight = self.first.weight
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        if self.how == "layer":
+            return self.head(self.first(x))
+        if self.how == "elsewhere":
+            return self.head(functional.linear(self.second(x), self.first.weight))
+        return self.head(self.second(x))
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.inner = nn.Parameter(torch.ones(3)), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.inner(x * self.scale)
+
+
+UNSAFE = {
+    "mean of the batch": lambda: Centred(),
+    "mean, if large": lambda: Centred(above=50.0),
+    "mean, in training": lambda: Centred(always=False),
+    "neighbour in the batch": Shifted,
+    "parameter twice": lambda: Tied("parameter"),
+    "layer twice": lambda: Tied("layer"),
+    "used elsewhere": lambda: Tied("elsewhere"),
+    "parameter beside layers": Own,
+    "overwritten": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_what_book_keeping_would_get_wrong_is_mapped(name):
+    X, y = torch.randn(6, 3), torch.arange(6) % 2
+    model = moved(UNSAFE[name]()).double()
+    sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:])
+    assert sums.route == "mapping"
+    expected = one_at_a_time(model, CrossEntropy(), X, y, 0.5, torch.ones(2), "loss")
+    torch.testing.assert_close(flat(sums(X, y, 0.5)), expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda z, y: functional.cross_entropy(z, y),
+        lambda z, y: functional.cross_entropy(z, y, reduction="none") / (1.0 + y.sum()),
+        lambda z, y: functional.cross_entropy(z, y, reduction="none") * z.detach().max(),
+    ],
+    ids=["mean", "divided by the labels", "multiplied by the largest logit"],
+)
+def test_a_loss_that_mixes_records_is_mapped(loss):
+    assert ClippedSums(nn.Linear(3, 2), loss, torch.float32, torch.Size([3])).route == "mapping"
+
+
+def test_the_choice_draws_no_number_and_reads_no_parameter():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].weight.fill_(torch.nan)
+    state = torch.random.get_rng_state()
+    assert ClippedSums(model, CrossEntropy(), torch.float32, torch.Size([3])).route == "book-keeping"
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert model[0].weight.isnan().all()
+
+
+def test_hooks_are_gone_and_gradients_untouched():
+    model = nn.Linear(3, 2)
+    clipped_sum(model, CrossEntropy(), torch.randn(4, 3), torch.arange(4) % 2, 1.0)
+    assert not model._forward_hooks
+    assert model.weight.grad is None
+
+
+# Views
+
+
+@pytest.mark.parametrize("name", ["places, few", "table", "images"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_views_are_averaged_before_clipping(name, mapped):
+    make, shape = MODELS[name]
+    model = moved(make()).double()
+    X, y = batch(shape, integers=name == "table")
+    sums = routes(model, CrossEntropy(), X)[mapped]
+    others = torch.stack([X, X.flip(-1), X.roll(1, -1)], 1)
+    by_record = {record.numpy().tobytes(): views for record, views in zip(X, others, strict=True)}
+    total = flat(sums(X, y, 0.2, micro_batch=4, augment=lambda record: by_record[record.numpy().tobytes()]))
+    expected = torch.zeros_like(total)
+    for views, label in zip(others, y, strict=True):
+        mean = sum(one_at_a_time(model, CrossEntropy(), view[None], label[None], 1e9, torch.ones(3), "loss")
+                   for view in views) / 3  # fmt: skip
+        expected += mean * min(1.0, 0.2 / mean.norm().item())
+    torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-11)
