@@ -1,5 +1,4 @@
-"""Private coordinate descent, by sweeps and greedy: what one record moves along the path that a fit really takes, what is
-drawn for it, and where the steps lead."""
+"""Private coordinate descent: what one record moves along the path that a fit takes, what is drawn, where it leads."""
 
 import math
 import pickle
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from erm_data import simulated, weights_of
 from scipy.optimize import minimize
-from scipy.stats import chisquare, kstest, laplace, norm
+from scipy.stats import chi2, chisquare, kstest, laplace, norm
 from sklearn.base import clone
 
 from helpers import erm
@@ -101,6 +100,12 @@ def changed(X, y, relation, candidates):
     if relation is ADD_REMOVE:
         return [(X[1:], y[1:])]
     return [(np.vstack([x, X[1:]]), np.append(label, y[1:])) for x in candidates for label in (0, 1)]
+
+
+def assert_spread(noise, spread):
+    """Normal noise has this standard deviation: sharper than its whole law where the shape is not in question."""
+    tail = chi2(len(noise)).cdf(np.sum((noise / spread) ** 2))
+    assert UNLIKELY < tail < 1 - UNLIKELY
 
 
 # The sweep lemma
@@ -221,6 +226,20 @@ def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monk
     assert (steps.count, steps.event.noise_multiplier) == (5, model.noise_multiplier_)
 
 
+def test_independent_draws_pay_for_the_visits_that_they_make(source):
+    """With clipping by coordinate and unequal limits: 2 c_j at each visit, for the best noise by coordinate."""
+    X, y = simulated(30, 2)
+    model = DPCoordinateDescentClassifier(
+        sweeps=2, order="iid", clip="coordinate", radius=9.0, bounds=[[-0.1, 0.1], [-2.0, 2.0]], fit_intercept=False
+    )
+    for seed in range(4):
+        source.seed = seed
+        model.fit(X, y)
+        numbers = np.bincount(Source(seed).integers(2, size=(2, 2)).ravel(), minlength=2)
+        moved = numbers * (2 * np.array([0.1, 2.0]) / model.noise_scales_) ** 2
+        assert math.sqrt(moved.sum()) == pytest.approx(gaussian_mu(1.0, 1e-6))
+
+
 @pytest.mark.parametrize(
     ("parameters", "sensitivity"),
     [
@@ -245,6 +264,7 @@ def test_an_update_has_the_noise_that_its_guarantee_needs(parameters, sensitivit
     noise = (np.array([model.coef_[0, 0] for model in fits]) - clean) * n / units
     spread = sensitivity / gaussian_mu(1.0, 1e-4)
     assert kstest(noise / spread, norm.cdf).pvalue > UNLIKELY
+    assert_spread(noise, spread)
 
 
 def test_updates_have_noise_of_their_own():
@@ -300,6 +320,9 @@ def test_second_moments_are_the_mean_squares():
         assert (released.value > 0).all()
     model = DPCoordinateDescentClassifier(scale="private", bounds=bounds, **NO_NOISE).fit(X, np.arange(400) % 2)
     assert model.moments_ == pytest.approx([0.25 / 4, 1.01 / 4, 0.0], rel=0.15, abs=1e-6)
+    # Rows are then longer than the public bounds say, and are clipped where `radius` wants it.
+    model.set_params(radius=2.0).fit(X, np.arange(400) % 2)
+    assert model.noise_scales_ / model.noise_multiplier_ == pytest.approx(2 * 2.0)
 
 
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
@@ -312,6 +335,7 @@ def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
     noise = np.array([release.value for release in draws]) * 10_000 - 4500
     spread = math.sqrt(2) / gaussian_mu(0.5, 1e-3)
     assert kstest(noise.ravel() / spread, norm.cdf).pvalue > UNLIKELY
+    assert_spread(noise.ravel(), spread)
     draws = [private_second_moments(big, **common) for _ in range(150)]
     noise = np.array([release.value for release in draws]) * 10_000 - 4500
     assert kstest(noise.ravel() / (2 / 0.5), laplace.cdf).pvalue > UNLIKELY
@@ -319,6 +343,22 @@ def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
     floor = 2 * math.sqrt(2) * 2 / 0.5 / 100
     empty = private_second_moments(np.zeros((100, 2)), CUBE, 0.5, rng=np.random.default_rng(0), n_records=100)
     assert (empty.value >= floor * (1 - 1e-9)).all()
+
+
+@each
+@pytest.mark.parametrize("delta", [1e-3, 0.0])
+def test_the_scale_of_a_fit_has_the_noise_of_its_share(cls, delta):
+    if cls is DPCoordinateDescentClassifier and delta == 0:
+        return
+    X, y = np.repeat([[1.0, 1.0], [0.0, 0.0]], 5000, axis=0), np.arange(10_000) % 2
+    model = cls(0.5, delta, 1, scale="private", bounds=CUBE, scale_share=0.4)
+    fits = [clone(model).fit(X, y) for _ in range(60)]
+    noise = np.ravel([fit.moments_ for fit in fits]) * 10_000 - 5000
+    if delta == 0:
+        assert kstest(noise / (2 / (0.4 * 0.5)), laplace.cdf).pvalue > UNLIKELY
+        return
+    mu = math.sqrt(2 * fits[0].rho_) if cls is DPGreedyCoordinateClassifier else gaussian_mu(0.5, delta)
+    assert_spread(noise, math.sqrt(2 / 0.4) / mu)
 
 
 def test_bad_second_moments():
@@ -420,7 +460,7 @@ def test_offset_alone_is_the_score_where_features_say_nothing():
 def test_rows_that_stand_for_several_records_are_those_records(cls, source):
     X, y = simulated(30, 2)
     times = np.arange(30) % 3 + 1
-    model = cls(epsilon=5.0, scale="private", bounds=CUBE)
+    model = cls(epsilon=1e4, scale="private", bounds=CUBE)
     one, other = clone(model).fit(X, y, times), clone(model).fit(np.repeat(X, times, 0), np.repeat(y, times))
     assert one.decision_function(X) == pytest.approx(other.decision_function(X), rel=1e-9, abs=1e-9)
     assert one.moments_ == pytest.approx(other.moments_)
@@ -519,7 +559,7 @@ def test_scores_and_sums_move_by_what_the_noise_is_for(parameters, source, path,
 
     monkeypatch.setattr(DPGreedyCoordinateClassifier, "_chosen", choose)
     candidates, largest, distance = np.array([[3.0, 0.0], [0.0, -3.0], [-2.0, 2.0], [0.01, 2.0]]), 0.0, 0.0
-    for seed in range(12):
+    for seed in range(6):
         rng, source.seed = np.random.default_rng(seed), seed
         X, y = rng.normal(size=(5, 2)), rng.integers(2, size=5)
         X[0], y[0] = candidates[seed % 4], seed % 2
@@ -615,7 +655,7 @@ def test_blocks_of_columns_do_not_matter(monkeypatch, source):
     X, y = simulated(50, 7)
     model = DPGreedyCoordinateClassifier(epsilon=50.0, n_steps=8, class_weight={0: 0.3, 1: 1.0})
     scores = model.fit(X, y).decision_function(X)
-    monkeypatch.setattr(greedy, "_BLOCK", 100)
+    monkeypatch.setattr("helpers.erm.scaling._BLOCK", 100)
     assert clone(model).fit(X, y).decision_function(X) == pytest.approx(scores, rel=1e-9)
 
 

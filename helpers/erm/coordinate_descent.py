@@ -1,0 +1,238 @@
+"""Private coordinate descent: noisy slopes along one coordinate after the other.
+
+Every update releases the clipped, weighted sum of the records' slopes along one coordinate with Gaussian noise; the
+order of the coordinates does not look at the records. Steps, proximal steps and averages are post-processing. Greedy
+choices of the coordinate are left to `helpers.erm.greedy`.
+
+The sweep lemma
+    A sweep visits each coordinate once, and every visit sees the coefficients that the visits before have left. In a
+    linear model it costs what *one* full gradient costs: the noise for a vector of length R, not for D numbers.
+    Proof. Record i pulls along coordinate j by at most u_ij = a_i |z_ij|, a_i = min(1, R / |z_i|), at whatever
+    coefficients: the loss has a slope of at most 1, and clipping keeps the pull below R / |z_i|. So |u_i| <= R. Fix two
+    neighbouring data sets. The sum along coordinate j moves between them by at most v_j = sum_i |a_i| u_ij, where sum
+    |a_i| <= mass is what one record does to the weights (`helpers.erm.Weighting`), hence |v| <= mass R: a bound fixed
+    before the first step, whatever has been released since. A visit with noise t_j is a Gaussian mechanism of parameter
+    v_j / t_j for these two data sets, given any past, and the adaptive composition of Gaussian mechanisms of fixed
+    parameters is one whose squares add up: sum_j v_j^2 / t_j^2 <= (mass R / t)^2 where all t_j = t.
+    What makes it work is that the direction z_i of a record's gradient does not depend on the coefficients. It is
+    attained: far on the wrong side of the boundary a record pulls by R z_i / |z_i| at every visit.
+Other orders
+    Independent draws visit coordinate j N_j times, public numbers, and T sweeps' worth of them cost max_j N_j full
+    gradients instead of T: noise grows by the square root of the ratio.
+Clipping by coordinate
+    One record adds at most c_j to the sum along coordinate j, and may do so along all of them. The least sum of
+    variances sum_j t_j^2 under sum_j c_j^2 / t_j^2 = 1 / k^2 has t_j^2 = k^2 c_j sum_i c_i: k^2 (sum c)^2 in all, where
+    noise in proportion to c_j, as printed, has D k^2 sum c_j^2. Equal limits make the two equal.
+
+Source: Mangold, Bellet, Salmon and Tommasi 2022 (the method); Dong, Roth and Su 2022, Corollary 3.3 (composition); the
+lemma and the split are proved here.
+"""
+
+import math
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
+
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.erm.linear import row_weights
+from helpers.erm.scaling import ScaledLinearClassifier
+from helpers.privacy import REPLACE_ONE, Guarantee, gaussian_mu, to_grid
+
+_ORDERS = ("shuffled", "iid")
+
+
+class DPCoordinateDescentClassifier(ScaledLinearClassifier):
+    """Linear classification that is (epsilon, delta)-DP by noise in every update of coordinate descent.
+
+    With rows z of the frame that `scale` names, minimises the mean of w_i loss(s_i (offset + z_i'beta)) plus a penalty,
+    one coordinate at a time. Multiplying a feature, its bounds and its scale by a number changes no prediction.
+
+    Parameters
+    ----------
+    epsilon, radius, fit_intercept, random_state, neighbouring, n_records, loss, h, class_weight, counts_share
+        As in `ObjectivePerturbationClassifier`; `radius` is the clip, in units of the rows, which a known scale makes
+        about 1 long. `counts_share` of epsilon pays for the counts of `prior` too.
+    delta : float
+        In (0, 1).
+    sweeps : int
+        T >= 1: every sweep makes as many updates as there are coordinates.
+    step : float
+        In (0, 1e6]. Length of a step in units of 1 / (the loss's curvature times the mean square that the frame expects
+        of an entry); more than 1 where the features are smaller than `scale` says, or weights small.
+    clip : {"row", "coordinate"}
+        "row": a record's pull is clipped so that its gradient is at most `radius` long; a sweep costs one gradient.
+        "coordinate": its part along each of D coordinates is clipped at radius / sqrt(D), or what the bounds allow,
+        with the noise split between coordinates as is best. Both cost the same; "row" is the gradient of a convex
+        function.
+    scale : {"public", "private"}, array (d,) or None
+        "public": the distance from the centre to the farther bound. "private": root mean squares about the centre,
+        released by the first `scale_share` of the budget. An array: public numbers. None: features as they are.
+    scale_share : float
+        In (0, 1): the part of mu^2 (the square of the Gaussian parameter) that "private" spends on the scale.
+    center : float, array (d,) or None
+        Public point that features are measured from. None: the middle of the bounds, 0 without bounds. A centre near
+        the bulk of a feature is worth much: a scale about a far point says nothing about its spread.
+    order : {"shuffled", "iid"}
+        Of the coordinates: each once a sweep in random order, or independent draws, which need more noise.
+    average : float
+        In [0, 1]: the part of the sweeps, from the last one backwards, whose results are averaged; at least one.
+    penalty : {"l1", "l2", "box"} or None
+        On the coefficients of the rows, the intercept included: regularization ||beta||_1, (regularization/2)
+        ||beta||^2, or |beta_j| <= box.
+    regularization : float
+        Above 0.
+    box : float
+        In (0, 1e100].
+    prior : {"offset"} or None
+        "offset": the log odds of noisy class counts (with public weights: of the weighted classes) are added to every
+        score, also inside the loss. Costs `counts_share` of epsilon.
+    bounds : array (d, 2), optional
+        Public: X is clipped to them. Needed by scale "public" and "private".
+    classes : sequence of two labels
+
+    Attributes
+    ----------
+    coef_ : ndarray (1, d); intercept_ : ndarray (1,)
+        decision = coef_ x + intercept_ with x in its own units, clipped to the bounds.
+    offset_ : float
+        Inside `intercept_`; 0 without a prior. Scores above 0 make the fewest (weighted) mistakes, scores above
+        `offset_` the largest balanced accuracy, where the model is right.
+    moments_ : ndarray (d,)
+        With scale "private": released mean squares, in units of scale "public".
+    noise_multiplier_ : float
+        Noise of a sweep over the sensitivity of a sweep.
+    noise_scales_ : ndarray (D,)
+        Standard deviation of the noise on the sum of slopes along each coordinate.
+    class_weight_, classes_, n_features_in_, guarantee_
+        As in `ObjectivePerturbationClassifier`.
+
+    Raises
+    ------
+    ValueError
+        As in `ERMClassifier`.
+
+    Source: Mangold, Bellet, Salmon and Tommasi 2022, Algorithm 1; its noise and sweeps as in this module.
+
+    >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
+    >>> model = DPCoordinateDescentClassifier(epsilon=2.0, delta=1e-3, sweeps=16, random_state=0).fit(X, y)
+    >>> str(model.guarantee_), round(model.noise_multiplier_, 3)
+    ('(2, 0.001)-DP, replace-one', 5.781)
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-6,
+        sweeps=20,
+        step=1.0,
+        clip="row",
+        radius=1.0,
+        scale=None,
+        scale_share=0.1,
+        center=None,
+        order="shuffled",
+        average=0.5,
+        penalty="l2",
+        regularization=1e-3,
+        box=10.0,
+        prior=None,
+        fit_intercept=True,
+        random_state=None,
+        classes=(0, 1),
+        neighbouring=REPLACE_ONE,
+        n_records=None,
+        loss="logistic",
+        h=0.5,
+        class_weight=None,
+        bounds=None,
+        counts_share=0.1,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.sweeps = sweeps
+        self.step = step
+        self.clip = clip
+        self.radius = radius
+        self.scale = scale
+        self.scale_share = scale_share
+        self.center = center
+        self.order = order
+        self.average = average
+        self.penalty = penalty
+        self.regularization = regularization
+        self.box = box
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+        self.classes = classes
+        self.neighbouring = neighbouring
+        self.n_records = n_records
+        self.loss = loss
+        self.h = h
+        self.class_weight = class_weight
+        self.bounds = bounds
+        self.counts_share = counts_share
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_integer("sweeps", self.sweeps, low=1)
+        check_choice("order", self.order, _ORDERS)
+        check_real("average", self.average, low=0, high=1)
+
+    def _released(self, records, weights, weighting, budget, rng):
+        """Coefficients and their guarantee; sets the constants as attributes."""
+        mu = gaussian_mu(budget.learner, self.delta)
+        frame, spent = self._gaussian_frame(records, mu, rng)
+        order = self._coordinates(len(frame.largest), rng)
+        visits = np.bincount(order.ravel(), minlength=len(frame.largest)) / self.sweeps
+        self.noise_multiplier_ = math.sqrt(self.sweeps / (1 - (self.scale_share if spent else 0.0))) / mu
+        self.noise_scales_ = self.noise_multiplier_ * weighting.mass * self._lengths(frame, visits)
+        steps = SelfComposedDpEvent(GaussianDpEvent(self.noise_multiplier_), self.sweeps)
+        beta = self._descend(records, row_weights(records, weights), frame, order, rng)
+        guarantee = Guarantee(
+            budget.learner,
+            float(self.delta),
+            self.neighbouring,
+            ComposedDpEvent((*spent, steps)) if spent else steps,
+            self._assumptions(rng),
+            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma",
+        )
+        return self._affine(beta, frame), guarantee
+
+    def _coordinates(self, size, rng) -> np.ndarray:
+        """Coordinates (sweeps, D) in order of their updates, drawn without looking at the records."""
+        if self.order == "iid":
+            return rng.integers(size, size=(self.sweeps, size))
+        return np.array([rng.permutation(size) for _ in range(self.sweeps)])
+
+    def _descend(self, records, weights, frame, order, rng) -> np.ndarray:
+        """Mean coefficients of the last sweeps; each update sees the records through one noisy sum."""
+        signed, margins = self._signed(records)
+        rate, pull = self._rate(frame), np.empty(len(margins))
+        # Of numpy's two ways to add up products, the one over columns makes no table.
+        longest = self._longest(frame)
+        caps = longest / np.maximum(np.sqrt(sum(column * column for column in signed.T)), longest)
+        beta, mean = np.zeros(len(frame.largest)), np.zeros(len(frame.largest))
+        kept = max(round(self.average * self.sweeps), 1)
+        for sweep, coordinates in enumerate(order):
+            for j in coordinates:
+                column, noise = signed[:, j], self.noise_scales_[j]
+                self._pull(margins, out=pull)
+                total = self._clipped_sum(pull, column, caps, weights, frame, j)
+                slope = to_grid(rng.normal(0.0, noise) - total, noise) / records.divisor
+                moved = self._proximal(beta[j] - rate * slope, rate)
+                margins += (moved - beta[j]) * column
+                beta[j] = moved
+            if sweep >= self.sweeps - kept:
+                mean += beta / kept
+        return mean
+
+    def _clipped_sum(self, pull, column, caps, weights, frame, j) -> float:
+        """Weighted sum of what the records pull along coordinate j; uses up `pull`."""
+        if self.clip == "row":
+            np.minimum(pull, caps, out=pull)
+            return pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column
+        limit = self._limits(frame)[j]
+        np.multiply(pull, column, out=pull)
+        np.clip(pull, -limit, limit, out=pull)
+        return pull.sum() if weights is None else pull @ weights

@@ -1,0 +1,412 @@
+"""Features on one scale, public or private, and linear classifiers whose steps and clips are in its units.
+
+`private_second_moments` releases how large each feature is, in units of its public bounds. `ScaledLinearClassifier` is
+what descent methods share: rows in a frame of public or released numbers, clipping, penalties by their proximal steps,
+and a noisy log prior as a fixed offset inside the loss. How often the records are looked at, and what that costs, is
+left to the subclasses.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.checks import check_choice, check_integer, check_real, label_codes
+from helpers.erm.linear import Records, check_multiplicity
+from helpers.erm.perturbation import Budget, PrivateLinearClassifier
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    Release,
+    Sensitivity,
+    class_counts,
+    gaussian,
+    gaussian_multiplier,
+    laplace,
+    to_grid,
+)
+
+_LARGEST_VALUE = 1e100  # without bounds: squares and products of features stay finite
+_LARGEST_STEP = 1e6
+_SMALLEST_LIMIT = 1e-100
+_SMALLEST_REACH = 1e-150
+_BLOCK = 1 << 16  # entries of the table of clipped slopes
+_FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
+_CLIPS = ("row", "coordinate")
+_PRIORS = (None, "offset")
+_PENALTIES = (None, "l1", "l2", "box")
+
+
+def private_second_moments(
+    X: ArrayLike,
+    bounds: ArrayLike,
+    epsilon: float,
+    delta: float = 0.0,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
+    n_records: int | None = None,
+    rng: np.random.Generator | None = None,
+    center: ArrayLike | None = None,
+) -> Release:
+    """Mean square of each feature about a public centre, in units of the distance of the farther bound.
+
+    A record adds a vector of [0, 1]^d to the sum, so adding, removing or replacing one moves it by at most sqrt(d) in
+    l2 and by at most d in l1. Released means are raised to two standard deviations of their noise, below which they say
+    nothing, and are at most 1.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Private, finite; values outside the bounds are clipped to them.
+    bounds : array (d, 2)
+        Public, the lower one first. A feature whose bounds coincide with its centre counts as 0.
+    epsilon : float
+        Above 0.
+    delta : float
+        0 for Laplace noise, or in (0, 1) for Gaussian noise.
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE` or `ADD_REMOVE`.
+    n_records : int, optional
+        Public number >= 1 that divides the sum; the number of rows if left out, which is public under replace-one only.
+    rng : numpy.random.Generator, optional
+        Left out: `secure_generator`. One that is given has to be secret, and `assumes` says so.
+    center : float or array (d,), optional
+        Public; the middle of the bounds if left out.
+
+    Returns
+    -------
+    Release
+        The value is an array (d,) in (0, 1].
+
+    Raises
+    ------
+    ValueError
+        A public parameter out of range, bounds of another shape, or no `n_records` under add/remove.
+
+    Source: Gaussian and Laplace mechanisms, as in `helpers.privacy`; the floor is post-processing.
+
+    >>> X, rng = np.linspace(-3.0, 3.0, 2001)[:, None], np.random.default_rng(0)
+    >>> private_second_moments(X, [[-3.0, 3.0]], epsilon=1.0, rng=rng).value.round(3)
+    array([0.334])
+    """
+    check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
+    check_real("epsilon", epsilon, low=0, inclusive="neither")
+    check_real("delta", delta, low=0, high=1, inclusive="low")
+    n_records = _divisor(n_records, neighbouring, X)
+    bounds = np.asarray(bounds, dtype=float)
+    if bounds.ndim != 2 or bounds.shape[1] != 2 or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
+        raise ValueError(f"bounds must be finite, of shape (d, 2), the lower one first, got {bounds.tolist()!r}")
+    X = np.asarray(X, dtype=float)
+    if X.ndim != 2 or X.shape[1] != len(bounds):
+        raise ValueError(f"X must have {len(bounds)} columns, as many as bounds has rows, got shape {X.shape}")
+    d = len(bounds)
+    box = _box(*bounds.T, _center(center, d))
+    sums = np.array([column @ column for column in box.rows(X).T])
+    if delta > 0:
+        change = Sensitivity(math.sqrt(d), neighbouring, "l2")
+        noisy, guarantee = gaussian(sums, change, epsilon, delta, rng)
+        spread = change.value * gaussian_multiplier(epsilon, delta)
+    else:
+        change = Sensitivity(float(d), neighbouring, "l1")
+        noisy, guarantee = laplace(sums, change, epsilon, rng)
+        spread = math.sqrt(2) * change.value / epsilon
+    return Release(_floored(noisy, n_records, spread), guarantee)
+
+
+def _divisor(n_records, neighbouring, X) -> int:
+    if n_records is not None:
+        return check_integer("n_records", n_records, low=1)
+    if neighbouring is ADD_REMOVE:
+        raise ValueError("n_records must be a public integer under add/remove-one, got None")
+    return max(len(X), 1)
+
+
+def _floored(noisy, n_records, spread) -> NDArray[np.float64]:
+    """Mean squares from noisy sums whose noise has standard deviation `spread`."""
+    return np.minimum(np.maximum(noisy, _FLOOR * spread) / n_records, 1.0)
+
+
+class Frame(NamedTuple):
+    """What turns features into rows: z_j = (x_j clipped to [low_j, high_j] - center_j) factor_j, then a constant.
+
+    Attributes
+    ----------
+    low, high, center, factor : ndarray (d,)
+        `factor` is 0 for a feature that its bounds leave at the centre.
+    constant : float or None
+        The last entry of every row; None without an intercept.
+    largest : ndarray (D,)
+        Bounds on the size of the entries of a row, the constant included; infinite without bounds.
+    moment : float
+        Mean square of an entry that the step is made for.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    center: np.ndarray
+    factor: np.ndarray
+    constant: float | None
+    largest: np.ndarray
+    moment: float
+
+    def rows(self, X) -> np.ndarray:
+        """Rows (n, D), columns one after the other: coordinate steps run along them."""
+        n, d = X.shape
+        rows = np.empty((n, len(self.largest)), order="F")
+        for j in range(d):
+            column = np.clip(X[:, j], self.low[j], self.high[j], out=rows[:, j])
+            column -= self.center[j]
+            column *= self.factor[j]
+        if self.constant is not None:
+            rows[:, d] = self.constant
+        return rows
+
+    def rescaled(self, lengths) -> "Frame":
+        """The frame whose features are divided by `lengths` (d,)."""
+        longer = self.largest.copy()
+        longer[: len(lengths)] /= lengths
+        return self._replace(factor=self.factor / lengths, largest=longer)
+
+
+def _center(center, d) -> np.ndarray | None:
+    """The public centre as an array (d,), None where it is left to the bounds."""
+    if center is None:
+        return None
+    try:
+        center = np.asarray(center, dtype=float)
+    except (TypeError, ValueError):
+        center = np.empty((0, 0))
+    if center.ndim > 1 or not (np.abs(center) <= _LARGEST_VALUE).all() or (center.ndim and len(center) != d):
+        raise ValueError(f"center must be a finite number or {d} of them, one a feature")
+    return np.broadcast_to(center, d)
+
+
+def _box(low, high, center=None) -> Frame:
+    """The frame whose entries lie in [-1, 1]; 0 at the centre, and everywhere if both bounds are there."""
+    center = low / 2 + high / 2 if center is None else center
+    reach = np.maximum(high - center, center - low)
+    factor = np.divide(1.0, reach, out=np.zeros_like(reach), where=reach >= _SMALLEST_REACH)
+    return Frame(low, high, center, factor, None, np.ones_like(reach), 1.0)
+
+
+class ScaledLinearClassifier(PrivateLinearClassifier):
+    """Frame, clipping, penalties and prior offset of the descent methods. Not for use by itself.
+
+    Rows have about unit length where the scale is known: with `scale` public or private an entry is x_j over its scale,
+    over sqrt(D), D the number of entries. `radius` clips in these units: `_limits` says what one record can add to the
+    sum of the slopes along each coordinate, before its weight.
+    """
+
+    def decision_function(self, X):
+        """Scores (n,), positive for the second class: X, clipped to the bounds, times `coef_` plus `intercept_`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        low, high = self._ends(X.shape[1])
+        return np.clip(X, low, high) @ self.coef_[0] + self.intercept_[0]
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        if len(self.classes) > 2:
+            raise ValueError(f"classes must be two labels, got {self.classes!r}")
+        check_real("delta", self.delta, low=0, high=1, inclusive=self._delta_allowed)
+        check_real("step", self.step, low=0, high=_LARGEST_STEP, inclusive="high")
+        check_choice("penalty", self.penalty, _PENALTIES)
+        if "clip" in self._get_param_names():
+            check_choice("clip", self.clip, _CLIPS)
+        check_real("box", self.box, low=0, high=_LARGEST_VALUE, inclusive="high")
+        check_real("scale_share", self.scale_share, low=0, high=1, inclusive="neither")
+        self._check_scale()
+        _center(self.center, np.size(self.center))
+        self._check_prior()
+
+    _delta_allowed = "neither"
+
+    def _check_scale(self):
+        if self.scale is None or self._scale_in(("public", "private")):
+            if self.scale is not None and self.bounds is None:
+                raise ValueError(f"bounds must be given with scale={self.scale!r}, got None")
+            return
+        try:
+            scale = np.asarray(self.scale, dtype=float)
+        except (TypeError, ValueError):
+            scale = np.empty(0)
+        if scale.ndim != 1 or not scale.size or not ((scale >= 1e-50) & (scale <= 1e50)).all():
+            raise ValueError(f"scale must be None, 'public', 'private' or numbers in [1e-50, 1e50], got {self.scale!r}")
+
+    @property
+    def _scale_is_private(self) -> bool:
+        return self._scale_in(("private",))
+
+    @property
+    def _scale_is_given(self) -> bool:
+        return self.scale is not None and not isinstance(self.scale, str)
+
+    def _scale_in(self, names) -> bool:
+        return isinstance(self.scale, str) and self.scale in names  # an array compares entry by entry
+
+    def _check_prior(self):
+        if check_choice("prior", self.prior, _PRIORS) is None:
+            return
+        if self.class_weight in ("balanced", "private"):
+            raise ValueError(f"prior must be None with class_weight={self.class_weight!r}: such classes weigh the same")
+        if isinstance(self.class_weight, dict) and min(self.class_weight.values()) == 0:
+            raise ValueError(f"class_weight must be above 0 with a prior, got {self.class_weight!r}")
+
+    # Budget and class counts
+
+    def _budget(self):
+        budget = super()._budget()
+        if self.prior is None:
+            return budget
+        counts = self.counts_share * self.epsilon
+        return Budget(counts, self.epsilon - counts, 0.0)
+
+    def _released_weights(self, records, epsilon, rng):
+        """Weights and guarantee as in the base; sets `offset_`, which the counts pay for."""
+        self.offset_ = 0.0
+        if self.prior is None:
+            return super()._released_weights(records, epsilon, rng)
+        codes = records.codes if records.multiplicity is None else np.repeat(records.codes, records.multiplicity)
+        released = class_counts(codes, range(2), epsilon, self.neighbouring, rng)
+        weights = self._weights(records)
+        sizes = np.maximum(released.value, 1.0) * (1.0 if weights is None else weights)
+        self.offset_ = math.log(sizes[1] / sizes[0])
+        return weights, released.guarantee
+
+    def _assumptions(self, rng):
+        given = ("scale of the features public",) if self._scale_is_given else ()
+        return (*given, *super()._assumptions(rng))
+
+    # Rows
+
+    def _records(self, X, y, multiplicity, n_records=None) -> Records:
+        fewest = 1 if n_records is None else 0
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        self._check_bounds(X.shape[1])
+        if self._scale_is_given and len(self.scale) != X.shape[1]:
+            raise ValueError(f"scale must have one number a feature, {X.shape[1]}, got {len(self.scale)}")
+        multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
+        self.classes_ = np.unique(self.classes)
+        codes = label_codes(y, self.classes_)
+        rows = self._frame(X.shape[1]).rows(X)
+        if n_records is None:
+            n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
+        return Records(rows, codes, multiplicity, n_records)
+
+    def _ends(self, d) -> tuple[np.ndarray, np.ndarray]:
+        if self.bounds is None:
+            return np.full(d, -_LARGEST_VALUE), np.full(d, _LARGEST_VALUE)
+        return tuple(np.asarray(self.bounds, dtype=float).T)
+
+    def _frame(self, d) -> Frame:
+        """The public frame; what is private about the scale comes later, as a release."""
+        size = d + bool(self.fit_intercept)
+        # Without a scale as in `ERMClassifier`: rows of the ball share its length with the constant.
+        moment = self.radius**2 / (size - d + 1) if self.scale is None else 1 / size
+        low, high = self._ends(d)
+        center = _center(self.center, d)
+        box = _box(low, high, center)
+        if self.scale is None:
+            factor = np.full(d, 1 / math.sqrt(size - d + 1))
+        elif isinstance(self.scale, str):
+            factor = math.sqrt(moment) * box.factor
+        else:
+            factor = math.sqrt(moment) / np.asarray(self.scale, dtype=float)
+        largest = np.full(size, math.sqrt(moment))  # what the constant is
+        # Above 0 where the bounds leave a feature at its centre too: what it bounds is then 0 and costs nothing.
+        largest[:d] = np.maximum(np.maximum(high - box.center, box.center - low) * factor, _SMALLEST_LIMIT)
+        constant = math.sqrt(moment) if self.fit_intercept else None
+        return Frame(low, high, box.center, factor, constant, largest, moment)
+
+    def _rescaled(self, records, frame, spread, noise) -> Frame:
+        """The frame of `moments_`, released with the noise (d,) of standard deviation `spread`; rows are rescaled."""
+        numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
+        columns = records.rows.T[: self.n_features_in_]
+        sums = np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
+        self.moments_ = _floored(to_grid(sums + noise, spread), records.divisor, spread)
+        lengths = np.sqrt(self.moments_)
+        for column, length in zip(columns, lengths, strict=True):
+            column /= length
+        return frame.rescaled(lengths)
+
+    def _gaussian_frame(self, records, mu, rng) -> tuple[Frame, tuple[DpEvent, ...]]:
+        """The frame of the steps, and what was run for it: a Gaussian mechanism with `scale_share` of mu^2."""
+        frame, d = self._frame(self.n_features_in_), self.n_features_in_
+        if not self._scale_is_private:
+            return frame, ()
+        event = GaussianDpEvent(1 / (math.sqrt(self.scale_share) * mu))
+        spread = math.sqrt(d) * event.noise_multiplier
+        return self._rescaled(records, frame, spread, rng.normal(0.0, spread, d)), (event,)
+
+    def _signed(self, records) -> tuple[np.ndarray, np.ndarray]:
+        """Rows times the sign of their class, in place, and the margins at 0 coefficients."""
+        signs = 2.0 * records.codes - 1
+        for column in records.rows.T:
+            column *= signs
+        return records.rows, self.offset_ * signs
+
+    # Steps
+
+    def _pull(self, margins, out) -> np.ndarray:
+        """Minus the slope of the loss, in [0, 1]; numpy's exp is ten times as fast as scipy's expit."""
+        if self.loss != "logistic":
+            return np.negative(self._loss().slope(margins), out=out)
+        with np.errstate(over="ignore"):
+            np.exp(margins, out=out)
+        out += 1
+        return np.reciprocal(out, out=out)
+
+    def _rate(self, frame) -> float:
+        """Length of a step on the mean slope along one coordinate: `step` over its smoothness."""
+        return self.step / (self._loss().curvature * frame.moment)
+
+    def _longest(self, frame) -> float:
+        """Most that a record's gradient can measure, clipped or by its bounds."""
+        return min(self.radius, float(np.linalg.norm(frame.largest)))
+
+    def _limits(self, frame) -> np.ndarray:
+        """Most that one record of weight 1 adds to the sum along each coordinate (D,), clipped or by its bounds."""
+        return np.minimum(self.radius / math.sqrt(len(frame.largest)), frame.largest)
+
+    def _proximal(self, beta, rate):
+        """The minimiser of (u - beta)^2 / (2 rate) + penalty(u); never moves two points apart."""
+        match self.penalty:
+            case "l1":
+                return np.sign(beta) * np.maximum(np.abs(beta) - rate * self.regularization, 0.0)
+            case "l2":
+                return beta / (1 + rate * self.regularization)
+            case "box":
+                return np.clip(beta, -self.box, self.box)
+        return beta
+
+    def _lengths(self, frame, visits) -> np.ndarray:
+        """Noise (D,) that makes a Gaussian mechanism of multiplier 1 of sums along coordinates, `visits` (D,) to each.
+
+        What one record of weight 1 can move, in units of this noise, has length 1 (`helpers.erm.coordinate_descent`).
+        """
+        if self.clip == "row":
+            return np.full(len(visits), self._longest(frame) * math.sqrt(visits.max()))
+        limits = self._limits(frame)
+        return np.sqrt(limits * (visits @ limits))
+
+    def _affine(self, beta, frame) -> np.ndarray:
+        """Coefficients and intercept (d + 1,) in the units of X clipped to its bounds, from those of the rows."""
+        coef = beta[: len(frame.factor)] * frame.factor
+        constant = 0.0 if frame.constant is None else beta[-1] * frame.constant
+        return np.append(coef, self.offset_ + constant - coef @ frame.center)
+
+    def _store(self, beta):
+        self.coef_, self.intercept_ = beta[None, :-1], beta[-1:]
+
+
+def clipped_sums(signed, pull, limits, weights) -> np.ndarray:
+    """Weighted sums (D,) of what the records pull along each coordinate, in blocks so that memory stays bounded."""
+    totals, width = np.empty(len(limits)), max(_BLOCK // max(len(pull), 1), 1)
+    for start in range(0, len(limits), width):
+        block = slice(start, start + width)
+        part = signed[:, block].T * pull
+        bound = limits[block, None]
+        totals[block] = np.clip(part, -bound, bound, out=part) @ weights
+    return totals
