@@ -1,0 +1,298 @@
+"""The public schema of a table: what its columns may hold, written down before anybody looks at the records.
+
+A `Domain` turns records into integer codes and codes back into records: intervals are cut into bins, categories are
+numbered, and the columns of a one-hot block are one attribute again. Everything in it has to be public. It never looks
+at records itself; building one from private records, with noise, is left to `helpers.synthesis`.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
+from helpers.data.dataset import Dataset
+
+KINDS = ("real", "integer", "categorical", "one-hot")
+WITHIN = ("uniform", "truncated")
+_TAILS = 2.0  # standard deviations from the middle of a bin to its ends, for "truncated"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of the records; made by `real`, `integer`, `categorical` or `one_hot`.
+
+    Parameters
+    ----------
+    name : str
+    kind : {"real", "integer", "categorical", "one-hot"}
+    columns : tuple of int
+        Its columns in X: one, or those of the one-hot block.
+    edges : tuple of float
+        Ends of the bins of a real or integer attribute, increasing; a bin holds its lower end.
+    levels : tuple
+        Values of a categorical attribute, or names of the columns of a one-hot block.
+
+    Raises
+    ------
+    ValueError
+        Edges that do not increase, fewer than one level, or levels that repeat.
+
+    >>> age = Attribute.integer("age", 0, 18, 20, n_bins=8)
+    >>> age.size, age.encode(np.array([[17], [19], [99]])).tolist()
+    (3, [0, 1, 2])
+    """
+
+    name: str
+    kind: str
+    columns: tuple[int, ...]
+    edges: tuple[float, ...] = ()
+    levels: tuple[Hashable, ...] = ()
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, KINDS)
+        if self.kind in ("real", "integer"):
+            edges = np.asarray(self.edges, dtype=float)
+            if edges.size < 2 or not np.isfinite(edges).all() or (edges.size > 2 and not (np.diff(edges) > 0).all()):
+                raise ValueError(f"edges of {self.name!r} must be two or more increasing numbers, got {self.edges!r}")
+        elif not self.levels or len(set(self.levels)) < len(self.levels):
+            raise ValueError(f"levels of {self.name!r} must be one or more different values, got {self.levels!r}")
+
+    @classmethod
+    def real(cls, name: str, column: int, low: float, high: float, *, n_bins: int = 16) -> "Attribute":
+        """Numbers in [low, high], in bins of one width; what is outside counts as the nearest end."""
+        low, high = check_real("low", low), check_real("high", high, low=low)
+        n_bins = check_integer("n_bins", n_bins, low=1) if low < high else 1
+        return cls(name, "real", (column,), tuple(np.linspace(low, high, n_bins + 1).tolist()))
+
+    @classmethod
+    def integer(cls, name: str, column: int, low: int, high: int, *, n_bins: int = 16) -> "Attribute":
+        """Whole numbers from low to high, each in a bin of its own, or several in one where there are too many."""
+        low, high = check_integer("low", low), check_integer("high", high, low=low)
+        n_bins = min(check_integer("n_bins", n_bins, low=1), high - low + 1)
+        edges = np.round(np.linspace(low, high + 1, n_bins + 1)) - 0.5
+        return cls(name, "integer", (column,), tuple(edges.tolist()))
+
+    @classmethod
+    def categorical(cls, name: str, column: int, levels: Sequence[Hashable]) -> "Attribute":
+        """One of the values `levels`, as they stand in the column."""
+        return cls(name, "categorical", (column,), levels=tuple(levels))
+
+    @classmethod
+    def one_hot(cls, name: str, columns: Sequence[int], levels: Sequence[str]) -> "Attribute":
+        """A block of columns of which one is 1 and the others are 0; `levels` names them."""
+        if len(columns) != len(levels):
+            raise ValueError(f"levels of {name!r} must be {len(columns)} names, one a column, got {len(levels)}")
+        return cls(name, "one-hot", tuple(columns), levels=tuple(levels))
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self.levels) or len(self.edges) - 1
+
+    def encode(self, X: NDArray) -> NDArray[np.intp]:
+        """Codes (n,) of the attribute's columns in X (n, d).
+
+        Raises
+        ------
+        ValueError
+            A value outside a public list of categories, or a one-hot block without exactly one 1: no guarantee is about
+            such a record.
+        """
+        if self.edges:
+            return np.searchsorted(self.edges[1:-1], X[:, self.columns[0]].astype(float), side="right")
+        if self.kind == "one-hot":
+            block = X[:, list(self.columns)].astype(float)
+            if not (np.isin(block, (0, 1)) & (block.sum(axis=1, keepdims=True) == 1)).all():
+                raise ValueError(f"X must have one 1 and else 0 in the columns of {self.name!r}, found other rows")
+            return block.argmax(axis=1)
+        codes = pd.Index(self.levels).get_indexer(pd.Index(X[:, self.columns[0]]))
+        if (codes < 0).any():
+            raise ValueError(f"X must hold categories of {self.name!r} among {self.levels!r}, found others")
+        return codes
+
+    def decode(self, codes: NDArray, rng: np.random.Generator, within: str = "uniform") -> NDArray:
+        """Values (n, number of columns) for codes (n,); inside a bin they are drawn as `Domain.decode` says."""
+        if self.kind == "one-hot":
+            return np.eye(self.size)[codes]
+        if self.levels:
+            return np.array(self.levels, dtype=None if self._is_numeric else object)[codes][:, None]
+        low, high = np.array(self.edges)[codes], np.array(self.edges)[codes + 1]
+        place = rng.uniform(size=len(codes))
+        if within == "truncated":
+            inside = ndtr(-_TAILS) + place * (1 - 2 * ndtr(-_TAILS))
+            place = (ndtri(inside) / _TAILS + 1) / 2
+        values = low + place * (high - low)
+        if self.kind == "integer":
+            values = np.clip(np.rint(values), low + 0.5, high - 0.5)
+        return values[:, None]
+
+    @property
+    def _is_numeric(self) -> bool:
+        return np.asarray(self.levels).dtype.kind in "biuf"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What records may look like: their attributes and the set of labels, all of it public.
+
+    Parameters
+    ----------
+    attributes : sequence of Attribute
+        Their columns are 0, ..., d - 1, each once.
+    classes : sequence of labels
+        Two or more; sorted.
+    basis : str
+        Why all this may be called public.
+
+    Raises
+    ------
+    ValueError
+        Columns that are missing or named twice, or fewer than two different labels.
+
+    >>> domain = Domain([Attribute.real("mass", 0, 0.0, 4.0, n_bins=2)], classes=("no", "yes"))
+    >>> codes = domain.encode([[3.5], [0.5]], ["yes", "no"])
+    >>> codes.tolist(), domain.sizes
+    ([[1, 1], [0, 0]], (2, 2))
+    >>> X, y = domain.decode(codes, np.random.default_rng(0))
+    >>> X.round(1).ravel().tolist(), y.tolist()
+    ([3.3, 0.5], ['yes', 'no'])
+    """
+
+    attributes: tuple[Attribute, ...]
+    classes: tuple[Hashable, ...] = (0, 1)
+    basis: str = "none declared"
+
+    def __post_init__(self):
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        object.__setattr__(self, "classes", tuple(check_classes(self.classes).tolist()))
+        columns = sorted(column for attribute in self.attributes for column in attribute.columns)
+        if not columns or columns != list(range(len(columns))):
+            raise ValueError(f"attributes must have the columns 0, ..., d - 1, each once, got {columns}")
+
+    @classmethod
+    def from_bounds(
+        cls, bounds: ArrayLike, *, classes: Sequence[Hashable] = (0, 1), n_bins: int = 16, basis: str = "none declared"
+    ) -> "Domain":
+        """Real attributes x1, ..., xd in bins of one width between public bounds (d, 2).
+
+        >>> Domain.from_bounds([[0, 1], [-1, 1]], n_bins=4).sizes
+        (4, 4, 2)
+        """
+        bounds = np.asarray(bounds, dtype=float)
+        if bounds.ndim != 2 or bounds.shape[1] != 2:
+            raise ValueError(f"bounds must be an array of shape (d, 2), got shape {bounds.shape}")
+        attributes = [Attribute.real(f"x{j + 1}", j, *pair, n_bins=n_bins) for j, pair in enumerate(bounds.tolist())]
+        return cls(attributes, classes, basis)
+
+    @classmethod
+    def from_dataset(cls, dataset: Dataset, *, n_bins: int = 16, integers: Collection[str] = ()) -> "Domain":
+        """The domain of a data set of this package, from its declared bounds and names alone.
+
+        Neighbouring columns called `attribute=level` become one attribute.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            With bounds; its records are not looked at.
+        n_bins : int
+            Bins of a real attribute, and the most of an integer one.
+        integers : collection of str
+            Names of features that hold whole numbers.
+
+        Raises
+        ------
+        ValueError
+            No bounds, or a name in `integers` that is not a feature's.
+        """
+        if dataset.bounds is None:
+            raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
+        if unknown := set(integers) - set(dataset.feature_names):
+            raise ValueError(f"integers must be names of features, got {sorted(unknown)!r}")
+        attributes = []
+        for name, columns in _blocks(dataset.feature_names).items():
+            low, high = dataset.bounds[columns[0]].tolist()
+            if len(columns) > 1:
+                levels = [dataset.feature_names[column].partition("=")[2] for column in columns]
+                attributes.append(Attribute.one_hot(name, columns, levels))
+            elif name in integers:
+                attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=n_bins))
+            else:
+                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
+        return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of each attribute, and of the label, which is last."""
+        return (*(attribute.size for attribute in self.attributes), len(self.classes))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the attributes, and "label"."""
+        return (*(attribute.name for attribute in self.attributes), "label")
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return sum(len(attribute.columns) for attribute in self.attributes)
+
+    def encode(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.intp]:
+        """Codes (n, number of attributes + 1) of records X (n, d) with labels y (n,); the label comes last.
+
+        Numbers outside the bounds are clipped. Raises ValueError for another number of columns, numbers that are not
+        finite, a category or a label that the domain does not have.
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have {self.n_features} columns, as the domain, got shape {X.shape}")
+        numeric = [attribute.columns[0] for attribute in self.attributes if attribute.edges]
+        if not np.isfinite(X[:, numeric].astype(float)).all():
+            raise ValueError("X must be finite in real and integer attributes, got NaN or infinite values")
+        label = label_codes(np.asarray(y), np.array(self.classes))
+        return np.column_stack([*(attribute.encode(X) for attribute in self.attributes), label])
+
+    def decode(self, codes: ArrayLike, rng: np.random.Generator, *, within: str = "uniform") -> tuple[NDArray, NDArray]:
+        """Records X (n, d) and labels y (n,) with these codes (n, number of attributes + 1).
+
+        Parameters
+        ----------
+        codes : array of int
+        rng : numpy.random.Generator
+            Draws the place inside a bin; need not be secret.
+        within : {"uniform", "truncated"}
+            "truncated": normal around the middle of the bin, cut off at two standard deviations, which are its ends.
+
+        Returns
+        -------
+        (X, y)
+            X is float64 where all categories are numbers, else of dtype object.
+        """
+        check_choice("within", within, WITHIN)
+        codes = np.asarray(codes)
+        parts = [attribute.decode(codes[:, j], rng, within) for j, attribute in enumerate(self.attributes)]
+        X = np.empty((len(codes), self.n_features), dtype=np.result_type(np.float64, *(part.dtype for part in parts)))
+        for attribute, part in zip(self.attributes, parts, strict=True):
+            X[:, list(attribute.columns)] = part
+        return X, np.array(self.classes)[codes[:, -1]]
+
+    def describe(self) -> pd.DataFrame:
+        """One row an attribute: name, kind, number of codes, and what they cover."""
+        rows = [
+            (a.name, a.kind, a.size, f"{a.edges[0]:g} to {a.edges[-1]:g}" if a.edges else ", ".join(map(str, a.levels)))
+            for a in self.attributes
+        ]
+        rows.append(("label", "categorical", len(self.classes), ", ".join(map(str, self.classes))))
+        return pd.DataFrame(rows, columns=["attribute", "kind", "codes", "values"])
+
+
+def _blocks(names: Sequence[str]) -> dict[str, list[int]]:
+    """Columns by attribute: those called `attribute=level` together, all others alone."""
+    found: dict[Any, list[int]] = {}
+    for column, name in enumerate(names):
+        found.setdefault(name.partition("=")[0], []).append(column)
+    return found

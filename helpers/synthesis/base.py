@@ -1,0 +1,203 @@
+"""What private synthesisers share: a domain, a budget, a curator of the records, and sampling from what was fitted.
+
+`fit` is the only step that sees records. What it keeps is noisy or public, so samples of any number cost nothing more.
+How the distribution is learned is left to the subclasses.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from itertools import combinations
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
+from helpers.data.domain import Domain
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    REPLACE_ONE,
+    Guarantee,
+    PrivateMixin,
+    check_random_state,
+    noise_assumptions,
+)
+from helpers.synthesis.bins import noisy_domain
+from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells, zcdp_budget
+from helpers.synthesis.mixture import MixtureFit, ProductMixture
+
+WORKLOADS = ("all", "label")
+_ROUNDING = 1e-9  # of a budget: what its parts may add up to beyond it in floating point
+
+
+class Synthesizer(PrivateMixin, BaseEstimator):
+    """Base of private synthesisers: public parameters, then the domain, then the model, then the guarantee."""
+
+    def fit(self, X, y):
+        """Learn a distribution over records X (n, d) with labels y (n,); returns self."""
+        self._check_parameters()
+        fewest = 1 if self._relation is REPLACE_ONE else 0
+        dtype = np.float64 if self.domain is None else None
+        X, y = validate_data(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        classes = self.classes if self.domain is None else self.domain.classes
+        label_codes(y, np.sort(classes))  # refused before anything is spent
+        if self.domain is None:
+            self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),))
+        rng, ledger = self._noise_generator(X, y), Ledger()
+        domain, budget = self._build_domain(X, ledger, rng)
+        codes = domain.encode(X, y)
+        self._check_sizes(domain.sizes)
+        curator = Curator(codes, domain.sizes, self._relation, rng, ledger)
+        self._fit_model(curator, domain.sizes, budget, rng)
+        self.domain_ = domain
+        self.classes_ = np.array(domain.classes)
+        self.guarantee_ = self._guarantee(ledger, rng)
+        return self
+
+    def sample(
+        self, n: int, label: Hashable | None = None, *, random_state: int | None = None, within: str = "uniform"
+    ) -> tuple[NDArray, NDArray]:
+        """Synthetic records, at no further cost.
+
+        Parameters
+        ----------
+        n : int
+            How many, at least 0.
+        label : label, optional
+            All of them with this label, drawn from the conditional distribution; without it the label is drawn too.
+        random_state : None or int
+            Need not be secret: what is drawn from is public already.
+        within : {"uniform", "truncated"}
+            Where in a bin a number lies; see `Domain.decode`.
+
+        Returns
+        -------
+        (X (n, d), y (n,))
+
+        Raises
+        ------
+        ValueError
+            A number out of range, or a label that the domain does not have.
+        """
+        check_is_fitted(self)
+        check_integer("n", n, low=0)
+        if label is not None:
+            check_choice("label", label, self.domain_.classes)
+        rng = np.random.default_rng(check_random_state(random_state))
+        given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
+        return self.domain_.decode(self._sample_codes(n, given, rng), rng, within=within)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # scikit-learn's checks make up labels; here the set of labels is public and others are refused.
+        tags._skip_test = True
+        return tags
+
+    @abstractmethod
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+        """Ask the curator within the budget, and keep the model."""
+
+    @abstractmethod
+    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Codes (n, attributes) where the label's is given or not."""
+
+    @abstractmethod
+    def _total_budget(self) -> float:
+        """In the unit in which the curator's answers add up."""
+
+    @abstractmethod
+    def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
+        """A histogram for the bins."""
+
+    @abstractmethod
+    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
+        """From what was executed."""
+
+    @abstractmethod
+    def _check_sizes(self, sizes: tuple[int, ...]) -> None:
+        """Refuse a domain that takes too much memory."""
+
+    @property
+    def _relation(self):
+        return getattr(self, "neighbouring", REPLACE_ONE)
+
+    def _check_parameters(self) -> None:
+        check_random_state(self.random_state)
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        check_choice("neighbouring", self._relation, (ADD_REMOVE, REPLACE_ONE))
+        check_integer("n_bins", self.n_bins, low=1)
+        check_real("domain_share", self.domain_share, low=0, high=1, inclusive="neither")
+        check_classes(self.classes)
+        if not isinstance(self.domain, Domain | None):
+            raise ValueError(f"domain must be a Domain or None, got {self.domain!r}")
+
+    def _build_domain(self, X: NDArray, ledger: Ledger, rng: np.random.Generator) -> tuple[Domain, float]:
+        """The domain, and the budget that is left."""
+        budget = self._total_budget() * (1 - _ROUNDING)
+        if self.domain is not None:
+            return self.domain, budget
+        share = self.domain_share * budget
+        domain = noisy_domain(
+            X,
+            self.classes,
+            n_bins=self.n_bins,
+            neighbouring=self._relation,
+            measure=self._measure_column,
+            budget=share,
+            rng=rng,
+            ledger=ledger,
+        )
+        return domain, budget - share
+
+    def _assumptions(self, rng: np.random.Generator) -> tuple[str, ...]:
+        size = ("number of records public",) if self._relation is REPLACE_ONE else ()
+        schema = "set of labels public" if self.domain is None else "domain public (bins, categories, set of labels)"
+        return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
+
+
+class MixtureSynthesizer(Synthesizer):
+    """Base of those that fit a `ProductMixture` to Gaussian measurements, accounted for in zCDP."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
+        check_integer("k", self.k, low=1)
+        check_choice("workload", self.workload, WORKLOADS)
+        check_integer("n_components", self.n_components, low=1)
+        check_integer("max_iters", self.max_iters, low=0)
+        check_integer("batch_size", self.batch_size, low=1)
+
+    def _total_budget(self) -> float:
+        return zcdp_budget(float(self.epsilon), float(self.delta))
+
+    def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
+        return curator.measure((column,), budget)
+
+    def _workload(self, sizes: tuple[int, ...]) -> list[Attributes]:
+        """Marginals of k attributes (of all of them if there are fewer), the label being one: all, or those with it."""
+        marginals = combinations(range(len(sizes)), min(self.k, len(sizes)))
+        return [attributes for attributes in marginals if self.workload == "all" or attributes[-1] == len(sizes) - 1]
+
+    def _check_sizes(self, sizes: tuple[int, ...]) -> None:
+        check_cells(self._workload(sizes), sizes)
+
+    def _keep(self, fit: MixtureFit) -> None:
+        mixture = fit.mixture()
+        self.tables_, self.weights_ = list(mixture.tables), mixture.weights
+
+    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+        return self.mixture_.sample(n, rng, given)
+
+    @property
+    def mixture_(self) -> ProductMixture:
+        """The fitted distribution over codes."""
+        check_is_fitted(self, "tables_")
+        return ProductMixture(self.tables_, self.weights_)
+
+    def _from_event(self, event: DpEvent, rng: np.random.Generator, source: str) -> Guarantee:
+        return Guarantee.from_event(
+            event, self.delta, self._relation, method="rdp", assumes=self._assumptions(rng), source=source
+        )

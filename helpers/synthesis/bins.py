@@ -1,0 +1,116 @@
+"""Domains that are made from private records: with noise and a bill, or without and with a warning.
+
+`noisy_domain` finds bins of about equal mass from noisy histograms; `range_domain` is what public wrappers do, the
+smallest and the largest value as bounds, and warns that no guarantee covers it. A domain that is known beforehand is
+better than both and costs nothing: `helpers.data.domain`.
+"""
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.typing import ArrayLike, NDArray
+
+from helpers.checks import check_classes, check_integer
+from helpers.data.domain import Attribute, Domain
+from helpers.privacy import PrivacyLeakWarning
+from helpers.synthesis.curator import Curator, Ledger, Measurement
+
+# Ends of the first histogram's cells: a fit sees the order of magnitude of numbers between 2^-30 and 2^40.
+_MAGNITUDES = 2.0 ** np.arange(-30, 41)
+_COARSE = np.concatenate([-_MAGNITUDES[::-1], [0.0], _MAGNITUDES])
+_FINE = 256
+# Standard deviations of noise above which a cell of the first histogram counts as occupied: Laplace noise is beyond in
+# one of 280 columns.
+_CLEAR = 7.0
+
+Measure = Callable[[Curator, int, float], Measurement]
+
+
+def noisy_domain(
+    X: NDArray,
+    classes: Sequence[Hashable],
+    *,
+    n_bins: int,
+    neighbouring: NeighboringRelation,
+    measure: Measure,
+    budget: float,
+    rng: np.random.Generator,
+    ledger: Ledger,
+) -> Domain:
+    """A domain of real attributes whose bins hold about equally many records, from two noisy histograms a column.
+
+    The first, over orders of magnitude, finds a range; the second, of 256 cells of one width in that range, is cut into
+    bins of about equal noisy mass. Values outside the range are clipped to it afterwards.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Private, finite.
+    classes : sequence of labels
+        Public.
+    n_bins : int
+        At most so many bins an attribute.
+    measure : callable (curator, column, budget) -> Measurement
+        Which noise; the budgets, in its own unit, add up.
+    budget : float
+        Of both histograms of all columns.
+    neighbouring, rng, ledger
+        As in `Curator`.
+    """
+    d = X.shape[1]
+
+    def histograms(edges: Sequence[NDArray]) -> list[Measurement]:
+        cells = [Attribute("cell", "real", (j,), tuple(ends.tolist())) for j, ends in enumerate(edges)]
+        codes = np.column_stack([cell.encode(X) for cell in cells])
+        curator = Curator(codes, [cell.size for cell in cells], neighbouring, rng, ledger)
+        return [measure(curator, j, budget / (2 * d)) for j in range(d)]
+
+    ranges = [_occupied(measured) for measured in histograms([_COARSE] * d)]
+    fine = [np.linspace(low, high, _FINE + 1) for low, high in ranges]
+    attributes = [
+        Attribute(f"x{j + 1}", "real", (j,), _equal_mass(ends, measured.counts, n_bins))
+        for j, (ends, measured) in enumerate(zip(fine, histograms(fine), strict=True))
+    ]
+    return Domain(attributes, classes, "bins from noisy histograms of the records")
+
+
+def _occupied(measured: Measurement) -> tuple[float, float]:
+    """From the first to the last cell that is clearly not noise; [-1, 1] if there is none."""
+    cells = np.flatnonzero(measured.counts > _CLEAR * measured.scale)
+    return (float(_COARSE[cells[0]]), float(_COARSE[cells[-1] + 1])) if cells.size else (-1.0, 1.0)
+
+
+def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...]:
+    """Ends of at most n_bins bins between which the noisy counts grow by about the same."""
+    below = np.concatenate([[0.0], np.maximum.accumulate(np.maximum(np.cumsum(counts), 0.0))])
+    inner = np.searchsorted(below, below[-1] * np.arange(1, n_bins) / n_bins)
+    return tuple(ends[np.unique([0, *inner, len(ends) - 1])].tolist())
+
+
+def range_domain(X: ArrayLike, *, classes: Sequence[Hashable] = (0, 1), n_bins: int = 16) -> Domain:
+    """A domain whose bounds are the smallest and the largest value of every column: not private.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        Always.
+
+    Raises
+    ------
+    ValueError
+        X is not a table of finite numbers with at least one row.
+
+    >>> with warnings.catch_warnings(action="ignore", category=PrivacyLeakWarning):
+    ...     range_domain([[0.0], [4.0]], n_bins=2).attributes[0].edges
+    (0.0, 2.0, 4.0)
+    """
+    check_classes(classes)
+    check_integer("n_bins", n_bins, low=1)
+    X = np.asarray(X, dtype=float)
+    if X.ndim != 2 or not len(X) or not np.isfinite(X).all():
+        raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {X.shape}")
+    warnings.warn("bounds are the records' own extremes, which no guarantee covers", PrivacyLeakWarning, stacklevel=2)
+    bounds = np.column_stack([X.min(axis=0), X.max(axis=0)])
+    return Domain.from_bounds(bounds, classes=classes, n_bins=n_bins, basis="NOT PUBLIC: extremes of the records")

@@ -1,0 +1,235 @@
+"""GEM: a distribution fitted, round by round, to the marginal that it gets most wrong.
+
+In each of T rounds the exponential mechanism picks a marginal with a large error, Gaussian noise is added to it, and a
+mixture of product distributions is fitted to all that was measured so far. Two parameterisations of the mixture: a
+network that maps fixed noise vectors to its components, as published, or its logits themselves. The guarantee is made
+from the events that were executed.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.privacy import REPLACE_ONE, Guarantee
+from helpers.synthesis.base import MixtureSynthesizer
+from helpers.synthesis.curator import Curator, Ledger, Measurement
+from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Parameters, Target
+
+PARAMETERIZATIONS = ("direct", "network")
+PAPER: dict[str, Any] = {
+    "k": 3,
+    "workload": "all",
+    "T": 100,
+    "alpha": 0.67,
+    "loss_p": 2,
+    "lr": 1e-4,
+    "max_idxs": 100,
+    "max_iters": 100,
+    "ema_weights_beta": 0.9,
+    "embedding_dim": 512,
+    "parameterization": "network",
+}
+"""Parameters of `GEM` as in Rosenblatt et al. 2025, Table 12: `GEM(epsilon, delta, **PAPER)`."""
+_RATES = {"direct": 0.03, "network": 1e-3}
+_EMA_ERROR = 0.5  # both constants as in the published code
+_LARGE_ERROR = 0.5
+
+
+class GEM(MixtureSynthesizer):
+    """Generative networks with the exponential mechanism, (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Total budget, > 0 and in (0, 1).
+    k : int
+        The workload is marginals of k attributes, the label being one of them.
+    workload : {"label", "all"}
+        "all", as published, or only those with the label in them. What sets the classes apart is a small error in any
+        count where one class is rare, and "all" finds it last.
+    T : int
+        Rounds, each of which measures one marginal.
+    alpha : float
+        In (0, 1): of a round's budget in zCDP, alpha^2 / (alpha^2 + (1 - alpha)^2) goes into the choice.
+    parameterization : {"direct", "network"}
+        "network": as published, but of two layers of 256 units, with components of equal weight. "direct": the
+        mixture's logits and those of its weights; several times faster, and a rare class is described as finely as
+        the others.
+    n_components : int
+        Products in the mixture.
+    loss_p : {1, 2}
+        Power of a cell's error in the loss.
+    lr : float, optional
+        Adam's first rate in a round; it falls along a cosine, in and over the rounds. None: 0.03 for "direct", 1e-3 for
+        "network".
+    max_iters : int
+        Steps in a round.
+    max_idxs : int or None
+        A step looks at so many cells with the largest errors, and of them at those above half a running mean of the
+        largest error. None: at all.
+    batch_size : int
+        Measured marginals that a step looks at: the last one, and others drawn anew.
+    ema_weights_beta : float
+        In [0, 1): parameters are averaged over the second half of the rounds with this weight on the past.
+    embedding_dim : int
+        Length of the network's noise vectors.
+    domain : Domain, optional
+        Public. None: all attributes are real numbers, and bins are found privately with a part of the budget.
+    classes : sequence of labels
+        Public; used if `domain` is None, which names them otherwise.
+    n_bins : int
+        Most bins of an attribute, if `domain` is None.
+    domain_share : float
+        Part of the budget (in zCDP) for the bins, if `domain` is None.
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured, as one more round.
+    random_state : None or int
+        None, except to reproduce a result (`PrivateMixin`).
+
+    Attributes
+    ----------
+    tables_, weights_ : list of arrays (n_components, size), and array (n_components,)
+        The mixture, as `mixture_` has it.
+    measurements_ : list of Measurement
+        What was measured, in order, with its noise.
+    domain_ : Domain; classes_ : ndarray; n_records_ : float; guarantee_ : helpers.privacy.Guarantee
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, more cells than fit into memory, another number of columns than the
+        domain has, a category or a label that it does not have.
+
+    Notes
+    -----
+    A choice with probability proportional to exp(alpha e score/s), s the score's sensitivity, is the exponential
+    mechanism at 2 alpha e and costs (2 alpha e)^2/8 = (alpha e)^2/2 in zCDP (Cesar and Rogers 2021); Gaussian noise of
+    standard deviation s/((1 - alpha) e) costs ((1 - alpha) e)^2/2. T such rounds fill the budget at
+    e = sqrt(2 rho/(T (alpha^2 + (1 - alpha)^2))).
+
+    Deviations from the published code: steps look at `batch_size` measured marginals instead of all; a marginal may be
+    chosen again, so that T may exceed their number; noisy shares are not clipped to [0, 1].
+
+    Source: Liu, Vietri and Wu 2021, Algorithm 2 and Section 4; code at terranceliu/dp-query-release.
+
+    >>> from helpers.data.domain import Domain
+    >>> X, y = np.repeat([[0.2], [0.8]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> gem = GEM(1.0, domain=Domain.from_bounds([[0, 1]], n_bins=2), random_state=0).fit(X, y)
+    >>> made, _ = gem.sample(1000, label=1, random_state=0)
+    >>> round(float((made > 0.5).mean()), 1), str(gem.guarantee_)
+    (1.0, '(1, 1e-05)-DP, replace-one')
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-5,
+        k=3,
+        workload="label",
+        T=20,
+        alpha=0.67,
+        parameterization="direct",
+        n_components=128,
+        loss_p=2,
+        lr=None,
+        max_iters=100,
+        max_idxs=100,
+        batch_size=4,
+        ema_weights_beta=0.9,
+        embedding_dim=512,
+        domain=None,
+        classes=(0, 1),
+        n_bins=16,
+        domain_share=0.1,
+        neighbouring=REPLACE_ONE,
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.k = k
+        self.workload = workload
+        self.T = T
+        self.alpha = alpha
+        self.parameterization = parameterization
+        self.n_components = n_components
+        self.loss_p = loss_p
+        self.lr = lr
+        self.max_iters = max_iters
+        self.max_idxs = max_idxs
+        self.batch_size = batch_size
+        self.ema_weights_beta = ema_weights_beta
+        self.embedding_dim = embedding_dim
+        self.domain = domain
+        self.classes = classes
+        self.n_bins = n_bins
+        self.domain_share = domain_share
+        self.neighbouring = neighbouring
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("T", self.T, low=1)
+        check_real("alpha", self.alpha, low=0, high=1, inclusive="neither")
+        check_choice("parameterization", self.parameterization, PARAMETERIZATIONS)
+        check_choice("loss_p", self.loss_p, (1, 2))
+        if self.lr is not None:
+            check_real("lr", self.lr, low=0, inclusive="neither")
+        if self.max_idxs is not None:
+            check_integer("max_idxs", self.max_idxs, low=1)
+        check_real("ema_weights_beta", self.ema_weights_beta, low=0, high=1, inclusive="low")
+        check_integer("embedding_dim", self.embedding_dim, low=1)
+
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+        answers = self.T if self.neighbouring is REPLACE_ONE else self.T + 1
+        self.n_records_ = curator.total(curator.measure, budget / answers)
+        rho = budget / answers
+        choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2)
+        workload = self._workload(sizes)
+        fit = MixtureFit(self._parameters(sizes, rng), sizes, rng)
+        self.measurements_: list[Measurement] = []
+        targets, states, mean_error = [], [], None
+        for turn in range(self.T):
+            mixture = fit.mixture()
+            expected = [self.n_records_ * shares for shares in mixture.marginals(workload)]
+            chosen = curator.choose_worst(workload, expected, rho * choice_share)
+            measured = curator.measure(workload[chosen], rho * (1 - choice_share))
+            self.measurements_.append(measured)
+            shares = measured.counts / self.n_records_
+            targets.append(Target(measured.attributes, shares.astype(np.float32)))
+            error = float(np.abs(shares - expected[chosen] / self.n_records_).max())
+            mean_error = error if mean_error is None else _EMA_ERROR * mean_error + (1 - _EMA_ERROR) * error
+            fit.improve(
+                targets,
+                n_steps=self.max_iters,
+                rate=self._rate * (1 + np.cos(np.pi * turn / self.T)) / 2,
+                batch_size=self.batch_size,
+                loss=Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error),
+            )
+            if 2 * (turn + 1) > self.T:
+                states.append(fit.parameters.state())
+        fit.parameters.restore(self._averaged(states))
+        self._keep(fit)
+
+    @property
+    def _rate(self) -> float:
+        return _RATES[self.parameterization] if self.lr is None else self.lr
+
+    def _parameters(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Parameters:
+        if self.parameterization == "direct":
+            return DirectLogits(self.n_components, sum(sizes), sizes[-1], rng)
+        from helpers.synthesis.network import GeneratorNetwork  # torch takes seconds to import
+
+        return GeneratorNetwork(self.n_components, sum(sizes), self.embedding_dim, rng)
+
+    def _averaged(self, states: Sequence[list[NDArray]]) -> list[NDArray]:
+        """Exponential moving average of the parameters."""
+        beta, mean = self.ema_weights_beta, states[0]
+        for state in states[1:]:
+            mean = [beta * old + (1 - beta) * new for old, new in zip(mean, state, strict=True)]
+        return mean
+
+    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
+        return self._from_event(ledger.event(), rng, "GEM (Liu, Vietri and Wu 2021), in zCDP")

@@ -1,0 +1,247 @@
+"""PrivBayes: a Bayesian network chosen by noisy mutual information, with noisy tables; pure epsilon-DP, replace-one.
+
+The label is the root, so that records with a given label are drawn exactly. The sensitivity of mutual information
+depends on the relation and on the unit: here one record is replaced among a public number n, and logarithms are
+natural. (Mutual information divided by an entropy has no small sensitivity: a rare class makes the divisor small.)
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from helpers.checks import check_integer, check_real
+from helpers.privacy import Guarantee
+from helpers.synthesis.base import Synthesizer
+from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells
+
+Edge = tuple[int, Attributes]
+"""An attribute and its parents."""
+
+
+def mutual_information(counts: ArrayLike) -> float:
+    """Mutual information, in nats, between the last axis of a table of counts and all others together.
+
+    >>> round(mutual_information([[2, 0], [0, 2]]), 4)
+    0.6931
+    """
+    counts = np.asarray(counts, dtype=float)
+    table = counts.reshape(-1, counts.shape[-1])
+    n = table.sum()
+    if n == 0:
+        return 0.0
+
+    def entropy(values):
+        shares = values[values > 0] / n
+        return -float(np.sum(shares * np.log(shares)))
+
+    return max(entropy(table.sum(axis=0)) + entropy(table.sum(axis=1)) - entropy(table.ravel()), 0.0)
+
+
+def mutual_information_sensitivity(n: int, *, binary: bool = False) -> float:
+    """Largest change of `mutual_information`, in nats, when one of n records is replaced.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+    binary : bool
+        One of the two sides has two values only.
+
+    Raises
+    ------
+    ValueError
+        `n` is out of range.
+
+    Source: Zhang, Cormode, Procopiuc, Srivastava and Xiao 2017, Section 4.2, in nats instead of bits.
+
+    >>> round(mutual_information_sensitivity(1000), 4), round(mutual_information_sensitivity(1000, binary=True), 4)
+    (0.0144, 0.0079)
+    """
+    n = check_integer("n", n, low=1)
+    if n == 1:
+        return 0.0  # one record has no mutual information, whatever it is
+    if binary:
+        return math.log(n) / n + (n - 1) / n * math.log(n / (n - 1))
+    return 2 / n * math.log((n + 1) / 2) + (n - 1) / n * math.log((n + 1) / (n - 1))
+
+
+class PrivBayes(Synthesizer):
+    """A Bayesian network with noisy structure and noisy tables; epsilon-DP under replace-one.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total budget, > 0.
+    degree : int
+        Most parents of an attribute.
+    structure_share : float
+        In (0, 1): part of the budget for the choice of parents; the tables get the rest.
+    usefulness : float
+        Above 0: a table may have so many cells that its mean count is at least this many times the scale of its noise.
+    domain : Domain, optional
+        Public. None: all attributes are real numbers, and bins are found privately with a part of the budget.
+    classes : sequence of labels
+        Public; used if `domain` is None, which names them otherwise.
+    n_bins : int
+        Most bins of an attribute, if `domain` is None.
+    domain_share : float
+        Part of the budget for the bins, if `domain` is None.
+    random_state : None or int
+        None, except to reproduce a result (`PrivateMixin`).
+
+    Attributes
+    ----------
+    network_ : tuple of pairs (attribute, parents)
+        In the order of sampling; the label, whose position is the last, comes first.
+    tables_ : list of arrays (size of each parent, ..., size of the attribute)
+        Conditional probabilities, one table for each pair of `network_`.
+    domain_ : Domain; classes_ : ndarray; guarantee_ : helpers.privacy.Guarantee
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, another number of columns than the domain has, a category or a label that
+        it does not have.
+
+    Notes
+    -----
+    The choice of each further attribute with its parents is an exponential mechanism; all choices get the same part of
+    the structure's budget. Tables that are part of another are summed out of it instead of measured.
+
+    Source: Zhang, Cormode, Procopiuc, Srivastava and Xiao 2017, Sections 3 to 5.
+
+    >>> from helpers.data.domain import Domain
+    >>> X, y = np.repeat([[0.2], [0.8]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> model = PrivBayes(1.0, domain=Domain.from_bounds([[0, 1]], n_bins=2), random_state=0).fit(X, y)
+    >>> made, _ = model.sample(1000, label=1, random_state=0)
+    >>> round(float((made > 0.5).mean()), 1), str(model.guarantee_)
+    (1.0, '(1, 0)-DP, replace-one')
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        degree=2,
+        structure_share=0.3,
+        usefulness=4.0,
+        domain=None,
+        classes=(0, 1),
+        n_bins=16,
+        domain_share=0.1,
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.degree = degree
+        self.structure_share = structure_share
+        self.usefulness = usefulness
+        self.domain = domain
+        self.classes = classes
+        self.n_bins = n_bins
+        self.domain_share = domain_share
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("degree", self.degree, low=1)
+        check_real("structure_share", self.structure_share, low=0, high=1, inclusive="neither")
+        check_real("usefulness", self.usefulness, low=0, inclusive="neither")
+
+    def _total_budget(self) -> float:
+        return float(self.epsilon)
+
+    def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
+        return curator.measure_purely((column,), budget)
+
+    def _check_sizes(self, sizes: tuple[int, ...]) -> None:
+        check_cells([(j,) for j in range(len(sizes))], sizes)
+
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+        for_structure = self.structure_share * budget
+        n = curator.total(curator.measure_purely, 0.0)
+        limit = n * (budget - for_structure) / (2 * len(sizes) * self.usefulness)
+        self.network_ = self._choose_network(curator, sizes, for_structure, int(n), limit)
+        self.tables_ = self._measure_tables(curator, sizes, budget - for_structure)
+
+    def _choose_network(
+        self, curator: Curator, sizes: tuple[int, ...], budget: float, n: int, limit: float
+    ) -> tuple[Edge, ...]:
+        label = len(sizes) - 1
+        network: list[Edge] = [(label, ())]
+        while len(network) < len(sizes):
+            chosen = sorted(child for child, _ in network)
+            edges = [
+                (child, parents)
+                for child in range(label)
+                if child not in chosen
+                for parents in _parent_sets(child, chosen, sizes, self.degree, limit)
+            ]
+            scores = [mutual_information(_aligned(curator, edge)) for edge in edges]
+            binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
+            sensitivity = mutual_information_sensitivity(n, binary=binary)
+            # Nothing can change where there is one record; any sensitivity will do then.
+            choice = curator.choose_purely(np.array(scores), sensitivity or 1.0, budget / label)
+            network.append(edges[choice])
+        return tuple(network)
+
+    def _measure_tables(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> list[NDArray]:
+        needed = [tuple(sorted((child, *parents))) for child, parents in self.network_]
+        largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
+        noisy = [curator.measure_purely(attributes, budget / len(largest)) for attributes in largest]
+        tables = []
+        for (child, parents), attributes in zip(self.network_, needed, strict=True):
+            source = next(measured for measured in noisy if set(attributes) <= set(measured.attributes))
+            tables.append(_conditional(_summed_out(source, (*parents, child))))
+        return tables
+
+    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+        codes = np.empty((n, len(self.network_)), dtype=np.intp)
+        for (child, parents), table in zip(self.network_, self.tables_, strict=True):
+            if child in given:
+                codes[:, child] = given[child]
+            else:
+                shares = table[tuple(codes[:, j] for j in parents)]
+                steps = np.cumsum(np.broadcast_to(shares, (n, table.shape[-1])), axis=1)[:, :-1]
+                codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
+        return codes
+
+    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
+        source = "PrivBayes (Zhang et al. 2017), by basic composition"
+        return Guarantee(self.epsilon, 0.0, self._relation, None, self._assumptions(rng), source)
+
+
+def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: int, limit: float) -> list[Attributes]:
+    """Sets of parents as large as the degree allows and as a table of at most `limit` cells does."""
+    for order in range(min(degree, len(chosen)), 0, -1):
+        fitting = [
+            parents
+            for parents in combinations(chosen, order)
+            if sizes[child] * math.prod(sizes[j] for j in parents) <= limit
+        ]
+        if fitting:
+            return fitting
+    return [()]
+
+
+def _aligned(curator: Curator, edge: Edge) -> NDArray:
+    """Exact counts of parents and child, the child on the last axis."""
+    child, parents = edge
+    attributes = tuple(sorted((*parents, child)))
+    return np.moveaxis(curator.exact_counts(attributes), attributes.index(child), -1)
+
+
+def _summed_out(measured: Measurement, wanted: Attributes) -> NDArray:
+    """The marginal of `wanted` from a noisy one that holds them, with axes in their order."""
+    others = tuple(axis for axis, j in enumerate(measured.attributes) if j not in wanted)
+    kept = [j for j in measured.attributes if j in wanted]
+    return np.transpose(measured.counts.sum(axis=others), [kept.index(j) for j in wanted])
+
+
+def _conditional(noisy: NDArray) -> NDArray:
+    """Probabilities along the last axis; where nothing positive is left, those of all rows together, or equal ones."""
+    positive = np.maximum(noisy, 0.0)
+    whole = positive.reshape(-1, positive.shape[-1]).sum(axis=0)
+    whole = whole / whole.sum() if whole.sum() > 0 else np.full(len(whole), 1 / len(whole))
+    sums = positive.sum(axis=-1, keepdims=True)
+    return np.where(sums > 0, positive / np.where(sums > 0, sums, 1.0), whole)

@@ -1,0 +1,199 @@
+"""The curator: exact sensitivities over all neighbours of small data, the noise's own law, and a bill that is true."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, LaplaceDpEvent
+from dp_accounting.dp_event import ZCDpEvent
+from scipy import stats
+
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    PrivacyLeakWarning,
+    event_epsilon,
+    exponential_probabilities,
+)
+from helpers.synthesis import curator as curator_module
+from helpers.synthesis import range_domain
+from helpers.synthesis.bins import noisy_domain
+from helpers.synthesis.curator import Curator, Ledger, check_cells, zcdp_budget
+
+SIZES = (2, 3)
+RELATIONS = (ADD_REMOVE, REPLACE_ONE)
+
+
+def made(codes, neighbouring=REPLACE_ONE, seed=0, sizes=SIZES):
+    return Curator(np.array(codes).reshape(-1, len(sizes)), sizes, neighbouring, np.random.default_rng(seed), Ledger())
+
+
+def data_sets(n):
+    """All data sets of n records over 2 x 3 cells, in order of the records' codes."""
+    cells = list(itertools.product(*map(range, SIZES)))
+    return itertools.combinations_with_replacement(cells, n)
+
+
+def neighbours(neighbouring, n=3):
+    """All pairs of neighbours."""
+    cells = list(itertools.product(*map(range, SIZES)))
+    for common in data_sets(n - 1):
+        if neighbouring is ADD_REMOVE:
+            yield from ((common, (*common, cell)) for cell in cells)
+        else:
+            yield from (((*common, a), (*common, b)) for a, b in itertools.combinations(cells, 2))
+
+
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+@pytest.mark.parametrize("attributes", [(0,), (1,), (0, 1)])
+def test_marginals_move_by_what_the_noise_is_made_for(neighbouring, attributes):
+    moves = [
+        made(a, neighbouring).exact_counts(attributes) - made(b, neighbouring).exact_counts(attributes)
+        for a, b in neighbours(neighbouring)
+    ]
+    assert max(np.linalg.norm(m) for m in moves) == pytest.approx(1.0 if neighbouring is ADD_REMOVE else math.sqrt(2))
+    gaussian = made([(0, 0)], neighbouring).measure(attributes, 0.5)  # rho 1/2: multiplier 1
+    assert gaussian.scale == pytest.approx(max(np.linalg.norm(m) for m in moves))
+    laplace = made([(0, 0)], neighbouring).measure_purely(attributes, 1.0)
+    assert laplace.scale / math.sqrt(2) == pytest.approx(max(np.abs(m).sum() for m in moves))
+
+
+def captured_laws(monkeypatch, choose):
+    """Probabilities with which `choose` of a curator drew."""
+    laws = []
+    draw = curator_module.exponential
+
+    def spy(scores, sensitivity, epsilon, rng):
+        laws.append((exponential_probabilities(scores, sensitivity, epsilon), epsilon))
+        return draw(scores, sensitivity, epsilon, rng)
+
+    monkeypatch.setattr(curator_module, "exponential", spy)
+    return lambda records, neighbouring: (choose(made(records, neighbouring)), laws.pop())[1]
+
+
+def renyi(p, q, order):
+    return math.log(np.sum(p**order * q ** (1 - order))) / (order - 1)
+
+
+def worst(curator):
+    candidates = [(0,), (1,), (0, 1)]
+    return curator.choose_worst(candidates, [np.ones(2), np.ones(3), np.full((2, 3), 0.5)], 0.3)
+
+
+def farthest(curator):
+    candidates = [(0,), (1,), (0, 1)]
+    expected = [np.ones(2), np.ones(3), np.full((2, 3), 0.5)]
+    return curator.choose_farthest(candidates, expected, np.array([0.3, 1.0, 2.0]), np.array([0.5, 0.1, 1.0]), 0.3)
+
+
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+@pytest.mark.parametrize("choose", [worst, farthest])
+def test_a_choice_costs_its_rho_over_all_neighbours_and_no_less_than_it_must(monkeypatch, neighbouring, choose):
+    law = captured_laws(monkeypatch, choose)
+    losses, costs = [], []
+    for a, b in neighbours(neighbouring):
+        (p, epsilon), (q, _) = law(a, neighbouring), law(b, neighbouring)
+        losses.append(np.ptp(np.log(p) - np.log(q)))
+        costs += [renyi(*pair, order) / order for pair in ((p, q), (q, p)) for order in (1.01, 2, 5, 20)]
+    assert epsilon == pytest.approx(math.sqrt(8 * 0.3))
+    assert max(losses) <= epsilon * (1 + 1e-9)  # bounded range: the reason for epsilon^2 / 8
+    assert max(costs) <= 0.3
+    assert max(costs) > 0.02  # and the check can fail: the loss is not tiny
+
+
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+def test_noise_has_the_stated_law(neighbouring):
+    curator = made([(0, 0), (1, 2)], neighbouring, sizes=(2, 2000))
+    exact = curator.exact_counts((1,))
+    gaussian = curator.measure((1,), 0.02)
+    assert stats.kstest(gaussian.counts - exact, stats.norm(scale=gaussian.scale).cdf).pvalue > 1e-4
+    laplace = curator.measure_purely((1,), 0.1)
+    assert stats.kstest(laplace.counts - exact, stats.laplace(scale=laplace.scale / math.sqrt(2)).cdf).pvalue > 1e-4
+
+
+def test_the_bill_lists_what_was_done():
+    curator = made([(0, 0), (1, 2)])
+    curator.measure((0, 1), 0.02)
+    curator.measure((0,), 0.02)
+    worst(curator)
+    assert curator.ledger.events == [GaussianDpEvent(5.0), GaussianDpEvent(5.0), ZCDpEvent(0.3)]
+    assert curator.ledger.rho() == pytest.approx(0.34)
+    assert event_epsilon(curator.ledger.event(), 1e-5, REPLACE_ONE, method="rdp") == pytest.approx(
+        event_epsilon(ZCDpEvent(0.34), 1e-5, REPLACE_ONE, method="rdp")
+    )
+    pure = made([(0, 0)])
+    pure.measure_purely((0,), 0.5)
+    pure.choose_purely(np.zeros(3), 1.0, 0.25)
+    assert pure.ledger.events == [LaplaceDpEvent(2.0), ApproximateDpEvent(0.25, 0.0)]
+
+
+def test_the_number_of_records_is_public_or_measured():
+    assert made([(0, 0)] * 7).total(None, 0.0) == 7
+    curator = made([(0, 0)] * 70, ADD_REMOVE)
+    assert curator.total(curator.measure, 5.0) == pytest.approx(70, abs=3)
+    assert curator.ledger.events == [GaussianDpEvent(10**-0.5)]
+    assert made([], ADD_REMOVE).total(made([], ADD_REMOVE).measure, 5.0) >= 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-5), (1.0, 1e-5), (5.0, 1e-6)])
+def test_the_budget_in_zcdp_is_the_whole_of_epsilon(epsilon, delta):
+    rho = zcdp_budget(epsilon, delta)
+    assert event_epsilon(ZCDpEvent(rho), delta, REPLACE_ONE, method="rdp") <= epsilon
+    assert event_epsilon(ZCDpEvent(1.001 * rho), delta, REPLACE_ONE, method="rdp") > epsilon
+    textbook = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2
+    assert textbook < rho < 2.5 * textbook
+
+
+def test_too_many_cells_are_refused_with_their_number():
+    with pytest.raises(ValueError, match="1,000,000,000"):
+        check_cells([(0, 1, 2)], (1000, 1000, 1000))
+    with pytest.raises(ValueError, match=r"80,000,000 in 80 marginals"):
+        check_cells([(0, 1)] * 80, (1000, 1000))
+
+
+# Bins
+
+
+def binned(X, budget, seed=0, n_bins=8):
+    ledger = Ledger()
+    domain = noisy_domain(
+        X,
+        (0, 1),
+        n_bins=n_bins,
+        neighbouring=REPLACE_ONE,
+        measure=lambda curator, column, rho: curator.measure((column,), rho),
+        budget=budget,
+        rng=np.random.default_rng(seed),
+        ledger=ledger,
+    )
+    return domain, ledger
+
+
+def test_private_bins_hold_about_equally_many_and_cost_their_budget():
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(500.0, 3.0, 20_000), rng.exponential(1e-3, 20_000)])
+    domain, ledger = binned(X, 0.5)
+    assert ledger.rho() == pytest.approx(0.5)
+    codes = domain.encode(X, np.zeros(len(X), int))
+    # The exponential's tail keeps the range wide, so that its first bins may hold more.
+    assert np.bincount(codes[:, 0]).max() < 0.5 * len(X)
+    assert domain.sizes[1] >= 6
+    counts = np.bincount(codes[:, 1]) / len(X)
+    assert counts.max() < 0.25
+    assert domain.attributes[1].edges[0] >= -1e-6
+    assert 0.005 < domain.attributes[1].edges[-1] < 0.05
+
+
+def test_private_bins_of_nothing_are_still_bins():
+    domain, _ = binned(np.zeros((0, 1)), 0.5)
+    assert 1 <= domain.sizes[0] <= 8
+
+
+def test_the_records_own_range_is_a_leak_and_says_so():
+    with pytest.warns(PrivacyLeakWarning):
+        domain = range_domain([[0.0], [3.0]], n_bins=3)
+    assert "NOT PUBLIC" in domain.basis
+    with pytest.raises(ValueError, match="X"):
+        range_domain([[np.nan]])

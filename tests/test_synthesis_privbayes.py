@@ -1,0 +1,171 @@
+"""PrivBayes: the sensitivity by brute force, the bill, exact ancestral and conditional sampling, and an audit."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import LaplaceDpEvent
+from scipy import stats
+from sklearn.metrics import mutual_info_score
+
+from helpers.data.domain import Attribute, Domain
+from helpers.privacy import REPLACE_ONE, ApproximateDpEvent, audit_estimator
+from helpers.synthesis import PrivBayes, mutual_information, mutual_information_sensitivity
+from helpers.synthesis import base as base_module
+from helpers.synthesis.curator import Ledger
+
+BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])
+
+
+def bits(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    a, y = rng.integers(2, size=n), (rng.uniform(size=n) < 0.2).astype(int)
+    b, c = (np.where(rng.uniform(size=n) < 0.9, v, 1 - v) for v in (a, y))
+    return np.column_stack([a, b, c]).astype(float), y
+
+
+def compositions(total, cells):
+    """All tables of `cells` counts that add up to `total`."""
+    for bars in itertools.combinations(range(total + cells - 1), cells - 1):
+        yield np.diff([-1, *bars, total + cells - 1]) - 1
+
+
+def largest_change(score, n, shape):
+    """Over all tables of n records and all replacements of one."""
+    worst = 0.0
+    for common in compositions(n - 1, math.prod(shape)):
+        values = [score((common + one).reshape(shape)) for one in np.eye(len(common), dtype=int)]
+        worst = max(worst, max(values) - min(values))
+    return worst
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2)])
+def test_the_sensitivity_is_exact_where_one_side_is_binary(n, shape):
+    assert largest_change(mutual_information, n, shape) == pytest.approx(
+        mutual_information_sensitivity(n, binary=True), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_the_general_sensitivity_is_a_bound_and_attained_by_odd_numbers(n):
+    found, bound = largest_change(mutual_information, n, (3, 3)), mutual_information_sensitivity(n)
+    assert found <= bound + 1e-12
+    if n % 2:
+        assert found == pytest.approx(bound, abs=1e-12)
+
+
+def test_divided_by_an_entropy_it_would_not_hold():
+    """The error of another package: normalised mutual information with the plain one's sensitivity."""
+
+    def normalised(counts):
+        shares = counts.sum(axis=0) / counts.sum()
+        entropy = -np.sum(shares[shares > 0] * np.log(shares[shares > 0]))
+        return mutual_information(counts) / entropy if entropy > 0 else 0.0
+
+    assert largest_change(normalised, 6, (2, 2)) > 2 * mutual_information_sensitivity(6, binary=True)
+
+
+def test_it_is_the_mutual_information_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(3, size=200), rng.integers(4, size=200)
+    counts = np.bincount(a * 4 + b, minlength=12).reshape(3, 4)
+    assert mutual_information(counts) == pytest.approx(mutual_info_score(a, b))
+    assert mutual_information(counts.reshape(1, 3, 4)) == pytest.approx(mutual_info_score(a, b))
+    assert mutual_information(np.zeros((2, 2))) == 0.0
+
+
+@pytest.mark.parametrize("domain", [BITS, None], ids=["public", "private"])
+def test_what_was_executed_adds_up_to_epsilon(monkeypatch, domain):
+    kept = []
+
+    class Kept(Ledger):
+        def __init__(self):
+            super().__init__()
+            kept.append(self)
+
+    monkeypatch.setattr(base_module, "Ledger", Kept)
+    model = PrivBayes(0.7, domain=domain).fit(*bits())
+    each = [e.epsilon if isinstance(e, ApproximateDpEvent) else 1 / e.noise_multiplier for e in kept[0].events]
+    assert all(isinstance(event, ApproximateDpEvent | LaplaceDpEvent) for event in kept[0].events)
+    assert math.fsum(each) <= 0.7
+    assert math.fsum(each) == pytest.approx(0.7, rel=1e-6)
+    choices = [e.epsilon for e in kept[0].events if isinstance(e, ApproximateDpEvent)]
+    share = 1.0 if domain is BITS else 0.9
+    assert choices == pytest.approx([share * 0.7 * 0.3 / 3] * 3, rel=1e-6)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (0.7, 0.0)
+    assert model.guarantee_.neighbouring is REPLACE_ONE
+
+
+def test_the_network_starts_with_the_label_and_keeps_its_degree():
+    for degree in (1, 2):
+        model = PrivBayes(50.0, degree=degree, domain=BITS).fit(*bits())
+        assert model.network_[0] == (3, ())
+        assert sorted(child for child, _ in model.network_) == [0, 1, 2, 3]
+        assert max(len(parents) for _, parents in model.network_) == degree
+        placed = set()
+        for child, parents in model.network_:
+            assert set(parents) <= placed
+            placed.add(child)
+
+
+def test_tables_are_no_larger_than_the_noise_allows():
+    model = PrivBayes(0.01, domain=BITS).fit(*bits(50))
+    assert all(parents == () for _, parents in model.network_)
+
+
+def test_with_little_noise_it_finds_the_law_and_samples_it_exactly():
+    X, y = bits(4000)
+    model = PrivBayes(1e4, domain=BITS).fit(X, y)
+    made, labels = model.sample(40_000, random_state=1)
+    cells = [np.bincount(BITS.encode(*r) @ [8, 4, 2, 1], minlength=16) for r in ((X, y), (made, labels))]
+    assert np.abs(cells[0] / 4000 - cells[1] / 40_000).sum() / 2 < 0.03
+    for label in (0, 1):
+        made, labels = model.sample(20_000, label=label, random_state=2)
+        assert (labels == label).all()
+        assert made.mean(axis=0) == pytest.approx(X[y == label].mean(axis=0), abs=0.03)
+
+
+def test_conditional_sampling_is_sampling_that_kept_the_label():
+    model = PrivBayes(1.0, domain=BITS).fit(*bits())
+    made, labels = model.sample(60_000, random_state=0)
+    given, _ = model.sample(20_000, label=1, random_state=1)
+    counts = [np.bincount(x.astype(int) @ [4, 2, 1], minlength=8) for x in (made[labels == 1], given)]
+    kept = np.sum(counts, axis=0) > 20
+    assert stats.chi2_contingency([c[kept] for c in counts]).pvalue > 1e-4
+
+
+def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing():
+    domain = Domain([Attribute.categorical("a", 0, (0, 1))])
+    X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
+    other = np.zeros((6, 1)), np.zeros(6, int)
+    audit = audit_estimator(PrivBayes(1.5, domain=domain), (X, y), other, n_runs=400, n_seeds=20)
+    assert audit.refuted() == ()
+    assert audit.constant_guarantee
+
+
+def test_the_audit_would_see_a_sensitivity_of_one(monkeypatch):
+    """Counts move by 2 in l1 when a record is replaced; noise for 1 is half of what epsilon needs."""
+    from helpers.synthesis.curator import Curator
+
+    monkeypatch.setattr(Curator, "_moved_cells", 0.1)
+    domain = Domain([Attribute.categorical("a", 0, (0, 1))])
+    X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
+    other = np.zeros((6, 1)), np.zeros(6, int)
+    assert audit_estimator(PrivBayes(1.5, domain=domain), (X, y), other, n_runs=200, n_seeds=10).refuted()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"degree": 0}, "degree"), ({"structure_share": 1}, "structure_share"), ({"usefulness": 0}, "usefulness")],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PrivBayes(1.0, domain=BITS, **parameters).fit(*bits(20))
+
+
+def test_one_record_and_one_class_are_no_errors():
+    for n in (1, 20):
+        model = PrivBayes(1.0, domain=BITS).fit(np.zeros((n, 3)), np.zeros(n, int))
+        assert model.sample(3, label=1)[1].tolist() == [1, 1, 1]
