@@ -60,6 +60,51 @@ RUNS = {
         {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},
         {"datasets": '["mammography"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_seeds": "2"},
     ],
+    "fairness": [
+        {"epsilon": "3.0", "regularizations": "[0.02]", "penalties": "[0.1]", "n_models": "60", "n_seeds": "2"},
+        {"budgets": "[1.0]", "sizes": "[2000]", "n_models": "60", "n_seeds": "2"},
+        {"epsilon": "0.5", "regularizations": "[0.003]", "n_models": "60", "n_seeds": "2"},
+    ],
+    "dpsgd": [
+        {
+            "n_records": "2000",
+            "n_minority": "200",
+            "sample_rate": "0.05",
+            "noise_multiplier": "4.0",
+            "steps": "100",
+            "n_draws": "20000",
+            "n_audit": "16",
+            "datasets": '["abalone"]',
+            "epsilons": "[2.0]",
+            "clips": "[2.0]",
+            "n_seeds": "2",
+        },
+        {
+            "sample_rate": "1.0",
+            "noise_multiplier": "40.0",
+            "steps": "50",
+            "n_draws": "20000",
+            "n_audit": "16",
+            "n_seeds": "2",
+        },
+        {"n_minority": "3000", "n_draws": "20000", "n_audit": "16", "clips": "[0.5, 50.0]", "n_seeds": "2"},
+    ],
+    "schedules": [
+        {
+            "epsilon": "8.0",
+            "delta": "1e-5",
+            "n_records": "2000",
+            "batch": "50",
+            "n_epochs": "20",
+            "betas": "[0.6]",
+            "gammas": "[1.0]",
+            "stages": "[1, 4]",
+            "n_runs": "500",
+            "n_seeds": "2",
+        },
+        {"betas": "[0.8]", "gammas": "[0.5]", "stages": "[3]", "n_runs": "1000", "n_seeds": "2"},
+        {"dataset": "satimage", "epsilon": "1.0", "betas": "[0.7, 0.9]", "n_runs": "1000", "n_seeds": "3"},
+    ],
 }
 
 

@@ -1,0 +1,455 @@
+"""Group gaps of a classifier, and how far privacy noise can move them.
+
+A gap is F_k = P(event | group k) - P(event), the event being "predicted positive" or "predicted right" among all
+records or among those of one label: `Gap` measures it, and bounds it for every model whose scores lie within a given
+reach. `output_reach` and `objective_reach` say how far private scores are from those without noise, the published
+constants stand beside them. `difference` has the definitions and names of the package fairlearn.
+Nothing here is private: gaps of private records are releases that a caller would have to pay for.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from helpers.checks import check_choice, check_integer, check_real
+from helpers.erm import UNWEIGHTED, largest_move
+from helpers.privacy import gaussian_mu
+
+# Notion: label that the records have (None: any), and whether the event is a right prediction or a positive one.
+_NOTIONS = {
+    "demographic_parity": (None, "positive"),
+    "equal_opportunity": (1, "positive"),
+    "false_positive_rate": (0, "positive"),
+    "accuracy_parity": (None, "right"),
+}
+NOTIONS = tuple(_NOTIONS)
+_LARGEST_THIRD_DERIVATIVE = 1 / (6 * math.sqrt(3))  # of the logistic loss
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """The gap of one group as a linear function of the events: F_k = sum_i coefficients_i event_i.
+
+    Records are classified positive where their score is above 0. A group without records of the notion's label, or one
+    that leaves no others, has the gap NaN, and so are its bounds.
+
+    Parameters
+    ----------
+    y : array (n,)
+        Labels 0 and 1.
+    member : array (n,) of bool
+        Who is in the group.
+    notion : {"demographic_parity", "equal_opportunity", "false_positive_rate", "accuracy_parity"}
+        Equal opportunity compares true positive rates; it is also minus the gap of false negative rates.
+
+    Raises
+    ------
+    ValueError
+        An unknown notion, other labels, or arrays that do not fit.
+
+    Source: the gap, Mangold's defence slides "Measuring Group Fairness".
+
+    >>> gap = Gap([1, 1, 0, 0], [True, True, False, False])
+    >>> gap.of(np.array([0.3, -0.1, -0.2, -0.4])), gap.interval(np.array([0.3, -0.1, -0.2, -0.4]), reach=0.15)
+    (0.25, (0.25, 0.5))
+    """
+
+    y: np.ndarray
+    member: np.ndarray
+    notion: str = "demographic_parity"
+
+    def __post_init__(self):
+        y, member = np.asarray(self.y), np.asarray(self.member)
+        check_choice("notion", self.notion, NOTIONS)
+        if y.ndim != 1 or not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y must be labels 0 and 1 of shape (n,), got {y.dtype} {y.shape}")
+        if member.shape != y.shape or member.dtype != bool:
+            raise ValueError(f"member must be booleans of shape {y.shape}, got {member.dtype} {member.shape}")
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "member", member)
+
+    @cached_property
+    def counted(self) -> np.ndarray:
+        """Records (n,) of bool that the notion is about."""
+        label = _NOTIONS[self.notion][0]
+        return np.ones(len(self.y), bool) if label is None else self.y == label
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Records counted in the group, and outside."""
+        return int((self.counted & self.member).sum()), int((self.counted & ~self.member).sum())
+
+    @cached_property
+    def coefficients(self) -> np.ndarray:
+        """(1 - share)/n_k for the group, -(1 - share)/n_rest for the others, 0 for records that do not count (n,)."""
+        inside, outside = self.sizes
+        if not inside or not outside:
+            return np.full(len(self.y), np.nan)
+        # P(event) is a mean over the group and the rest: F_k = (1 - share) (P_k - P_rest).
+        rest = outside / (inside + outside)
+        return np.where(self.member, rest / inside, -rest / outside) * self.counted
+
+    def events(self, scores) -> np.ndarray:
+        """Whether the event happens, of the shape of `scores` (n,) or (models, n)."""
+        positive = self._checked(scores) > 0
+        return positive if _NOTIONS[self.notion][1] == "positive" else positive == (self.y == 1)
+
+    def of(self, scores):
+        """F_k: a number for scores (n,), an array (models,) for scores (models, n)."""
+        values = self.events(scores) @ self.coefficients
+        return float(values) if values.ndim == 0 else values
+
+    def interval(self, scores, reach, slack=0.0) -> tuple[float, float]:
+        """Between what two values F_k lies for every model whose scores differ from these by at most `reach`.
+
+        Only records with |score| <= reach can change sides. Those that have the event can lose it, the others can gain
+        it, and a coefficient's sign says which of the two raises F_k.
+
+        Parameters
+        ----------
+        scores : array (n,)
+        reach : float or array (n,)
+            At least 0.
+        slack : float
+            Weight of the records that may move further, as a share of 2 (1 - share of the group): `output_reach`.
+
+        >>> Gap([1, 0], [True, False]).interval(np.array([1.0, 1.0]), reach=2.0)
+        (-0.5, 0.5)
+        """
+        scores = self._checked(scores)
+        near = np.abs(scores) <= _checked_reach(reach, scores)
+        change = np.where(self.events(scores), -1.0, 1.0) * self.coefficients * near
+        further = check_real("slack", slack, low=0) * np.abs(self.coefficients).sum()
+        value, down, up = self.of(scores), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
+        return value + float(down - further), value + float(up + further)
+
+    def fraction(self, scores, reach) -> float:
+        """(1 - share)(q_k + q_rest), q the fractions of records with |score| <= reach: a bound of |change of F_k|."""
+        scores = self._checked(scores)
+        return float(np.abs(self.coefficients) @ (np.abs(scores) <= _checked_reach(reach, scores)))
+
+    def printed(self, scores, reach) -> float:
+        """mean(reach/|score|) in the group plus the same mean over all, the printed chi_k times the displacement.
+
+        Infinite where a score is 0. With "reach" L d, L the Lipschitz constants and d the distance of the models.
+
+        Source: Mangold's defence slides, "Bound on Difference of Fairness".
+        """
+        scores = self._checked(scores)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = _checked_reach(reach, scores) / np.abs(scores)
+        return self._group_plus_all(np.where(np.isnan(ratio), 0.0, ratio))
+
+    def printed_fraction(self, scores, reach) -> float:
+        """q_k + q, what is left of the printed bound without Markov's inequality.
+
+        Source: the code published with Mangold et al. 2023, whose optimised Chernoff bound equals it.
+        """
+        scores = self._checked(scores)
+        return self._group_plus_all((np.abs(scores) <= _checked_reach(reach, scores)).astype(float))
+
+    def expected_flips(self, scores, scale) -> float:
+        """(1 - share)(q_k + q_rest) with q the expected share of signs that noise N(0, scale_i^2) on the scores flips.
+
+        Exact for one linear model under Gaussian output perturbation, scale_i = noise scale times length of the row;
+        a bound of the mean of |change of F_k|.
+        """
+        scores = self._checked(scores)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            chance = ndtr(-np.abs(scores) / _checked_reach(scale, scores))
+        return float(np.abs(self.coefficients) @ np.nan_to_num(chance))
+
+    def sampling(self, failure=0.01) -> float:
+        """What to add on either side of `interval` so that it holds for the population, not these records only.
+
+        By Hoeffding's inequality for four proportions, with probability 1 - failure over records drawn independently
+        of the models, given the group's share.
+
+        >>> round(Gap([1] * 200, [True] * 100 + [False] * 100).sampling(), 3)
+        0.173
+        """
+        failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
+        inside, outside = self.sizes
+        if not inside or not outside:
+            return math.nan
+        sizes = np.array([inside, outside])
+        return float(outside / sizes.sum() * np.sqrt(math.log(4 / failure) / (2 * sizes)).sum())
+
+    def _group_plus_all(self, values) -> float:
+        inside, outside = self.sizes
+        if not inside or not outside:
+            return math.nan
+        return float(values[self.counted & self.member].mean() + values[self.counted].mean())
+
+    def _checked(self, scores) -> np.ndarray:
+        scores = np.asarray(scores, dtype=float)
+        if scores.shape[-1:] != self.y.shape:
+            raise ValueError(f"scores must be of shape (..., {len(self.y)}), got {scores.shape}")
+        return scores
+
+
+def group_rates(y, predicted, groups) -> pd.DataFrame:
+    """Rates of a classifier by group and over all, NaN where a group lacks the label.
+
+    Parameters
+    ----------
+    y, predicted : array (n,) of 0 and 1 (or bool)
+    groups : array (n,)
+
+    Returns
+    -------
+    DataFrame
+        Index: the groups, sorted, and "overall". Columns n, prevalence, selection_rate, true_positive_rate,
+        false_positive_rate, accuracy, balanced_accuracy.
+
+    >>> group_rates([1, 0, 1, 0], [1, 1, 0, 0], list("aabb")).selection_rate.tolist()
+    [1.0, 0.0, 0.5]
+    """
+    y, predicted, groups = _checked_predictions(y, predicted, groups)
+    parts = {str(level): groups == level for level in np.unique(groups)} | {"overall": np.ones(len(y), bool)}
+    return pd.DataFrame({name: _rates(y[part], predicted[part]) for name, part in parts.items()}).T.astype({"n": int})
+
+
+_RATE_OF = {
+    "demographic_parity": ("selection_rate",),
+    "equal_opportunity": ("true_positive_rate",),
+    "false_positive_rate": ("false_positive_rate",),
+    "accuracy_parity": ("accuracy",),
+    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
+}
+
+
+def difference(y, predicted, groups, notion, method="between_groups") -> float:
+    """One number for all groups: the largest difference of the notion's rate.
+
+    Parameters
+    ----------
+    y, predicted, groups
+        As in `group_rates`.
+    notion : {"demographic_parity", "equal_opportunity", "false_positive_rate", "accuracy_parity", "equalized_odds"}
+        Equalized odds: the larger of the differences of true and of false positive rates.
+    method : {"between_groups", "to_overall"}
+        Largest minus least rate, or largest distance of a group's rate from that over all.
+
+    Raises
+    ------
+    ValueError
+        Unknown names, arrays that do not fit.
+
+    Source: fairlearn 0.15, whose demographic_parity_difference, equal_opportunity_difference,
+    equalized_odds_difference, and derived metrics for the other two these are. A group without records of a label is
+    left out, as there.
+
+    >>> difference([1, 0, 1, 0], [1, 1, 0, 0], list("aabb"), "equalized_odds")
+    1.0
+    """
+    check_choice("notion", notion, _RATE_OF)
+    check_choice("method", method, ("between_groups", "to_overall"))
+    rates = group_rates(y, predicted, groups)
+    by_group, overall = rates.drop(index="overall"), rates.loc["overall"]
+    spread = by_group.max() - by_group.min() if method == "between_groups" else (by_group - overall).abs().max()
+    return float(spread[list(_RATE_OF[notion])].max())
+
+
+def output_scale(*, epsilon, delta, n_records, regularization, radius=1.0, weighting=UNWEIGHTED) -> float:
+    """Standard deviation of each coefficient's noise in Gaussian output perturbation, logistic loss.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; the calibration is exact.
+    n_records, regularization, radius, weighting
+        As in `helpers.erm.largest_move`, the l2 sensitivity of the minimiser.
+
+    >>> round(output_scale(epsilon=1.0, delta=1e-9, n_records=30_000, regularization=0.01), 4)
+    0.0366
+    """
+    move = largest_move(n_records=n_records, regularization=regularization, radius=radius, weighting=weighting)
+    return move / gaussian_mu(epsilon, delta)
+
+
+def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
+    """How far Gaussian noise on a linear model's coefficients moves its scores, without a factor sqrt(p).
+
+    x'(w_private - w) is N(0, scale^2 |x|^2) for each x, so |score moved| > z scale |x| has the probability 2 Phi(-z).
+    With coefficients c of a gap, sum |c| = 2 (1 - share), the weight of the records that move further than that has
+    the mean 4 (1 - share) Phi(-z); by Markov's inequality it is at most 2 (1 - share) slack with probability 1 -
+    failure, if Phi(-z) = slack failure / 2. So `interval(scores, reach, slack)` of the private model holds the gap of
+    the model without noise, and the other way round.
+
+    Parameters
+    ----------
+    lengths : array (n,)
+        Euclidean norms of the rows, the constant feature included.
+    scale : float
+        Standard deviation of each coefficient's noise: `output_scale`.
+    failure, slack : float
+        In (0, 1), chosen in advance.
+
+    Returns
+    -------
+    ndarray (n,)
+
+    >>> output_reach(np.array([1.0]), 0.01).round(4)
+    array([0.0426])
+    """
+    return _z_of(failure, slack, gaussian=True) * check_real("scale", scale, low=0) * np.asarray(lengths, float)
+
+
+def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, failure=0.01, slack=0.002) -> np.ndarray:
+    """How far Gaussian noise in the objective moves the scores of logistic regression, without a factor sqrt(p).
+
+    Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total regularisation, rows of
+    norm at most R, weights at most 1, and v = scale/(nL).
+
+    * Spread. b -> x'w(b) has the gradient -H^{-1}x/n, of norm at most |x|/(nL). So by Gaussian concentration it is
+      within z v |x| of its mean except with probability 2 exp(-z^2/2), and its variance is at most v^2 |x|^2.
+    * Bias. Let d, d' be what b and -b move the minimiser by, H the Hessian without noise. The two gradients add up to
+      zero: H(d + d') = -(r + r'), r = mean of weight z_i (Taylor remainder of the slope at z_i'd), which is at most k
+      (z_i'd)^2/2, k = 1/(6 sqrt 3) the largest third derivative. With M the mean of E (z_i'd)^2, |E x'd| <= a |x|, a =
+      k R M / (2L), and M <= R^2 (v^2 + a^2). So a <= A (v^2 + a^2), A = k R^3 / (2L). The mean is continuous in the
+      scale and 0 at 0, so a is at most the smaller root, (1 - sqrt(1 - 4 A^2 v^2)) / (2A), as long as 2 A v <= 1.
+
+    The reach is (z v + a) |x|, and `interval` is used as with `output_reach`.
+
+    Parameters
+    ----------
+    lengths, failure, slack
+        As in `output_reach`.
+    scale : float
+        Standard deviation of each coordinate of b: `noise_scale_` of a fitted classifier.
+    n_records, regularization, radius
+        n that divides the loss, the total regularisation, and R.
+
+    Returns
+    -------
+    ndarray (n,)
+        Infinite where 2 A v > 1: nothing is proved there.
+
+    >>> objective_reach(np.array([1.0]), 10.0, n_records=30_000, regularization=0.01).round(4)
+    array([0.1654])
+    """
+    n_records = check_integer("n_records", n_records, low=1)
+    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
+    radius = check_real("radius", radius, low=0, inclusive="neither")
+    spread = check_real("scale", scale, low=0) / (n_records * regularization)
+    bend = _LARGEST_THIRD_DERIVATIVE * radius**3 / (2 * regularization)
+    if 2 * bend * spread > 1:
+        return np.full(np.shape(lengths), np.inf)
+    # The smaller root, written without a difference of near numbers.
+    bias = 2 * bend * spread**2 / (1 + math.sqrt(1 - (2 * bend * spread) ** 2))
+    return (_z_of(failure, slack, gaussian=False) * spread + bias) * np.asarray(lengths, float)
+
+
+def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.01, slack=0.002) -> dict:
+    """Gaps of a linear model under output perturbation, draw by draw, and what each draw says by itself.
+
+    Parameters
+    ----------
+    gaps : dict of Gap
+        All about the records of `rows`.
+    coefficients : array (p,)
+        Of the model without noise.
+    rows : array (n, p)
+    scale : float
+        Standard deviation of each coefficient's noise.
+    n_models : int
+    rng : numpy.random.Generator
+    failure, slack : float
+        Of the reach (`output_reach`).
+
+    Returns
+    -------
+    dict of ndarray (n_models, 3)
+        For each key of `gaps`: the private model's gap, and its interval for the gap without noise.
+
+    >>> gaps = {"first": Gap([1, 0], [True, False])}
+    >>> drawn = released_gaps(gaps, [1.0], [[1.0], [-1.0]], 0.1, n_models=2, rng=np.random.default_rng(0))
+    >>> drawn["first"].round(3).tolist()
+    [[0.5, 0.498, 0.502], [0.5, 0.498, 0.502]]
+    """
+    n_models = check_integer("n_models", n_models, low=1)
+    coefficients, rows = np.asarray(coefficients, float), np.asarray(rows, float)
+    reach = output_reach(np.linalg.norm(rows, axis=1), scale, failure=failure, slack=slack)
+    found = {key: np.empty((n_models, 3)) for key in gaps}
+    for place in range(n_models):
+        scores = rows @ (coefficients + scale * rng.standard_normal(len(coefficients)))
+        for key, gap in gaps.items():
+            found[key][place] = gap.of(scores), *gap.interval(scores, reach, slack)
+    return found
+
+
+def published_reach(
+    lengths, *, epsilon, delta, n_records, dimension, regularization=1.0, radius=1.0, failure=0.01
+) -> np.ndarray:
+    """Lipschitz constant times displacement as in the published code.
+
+    The constant is 2 sqrt(2) |x| where the margin of two classes has |x|; the displacement's tail is radius sqrt(32 p
+    log(1.25/delta) log(2/failure)) / (epsilon lambda n), where it is the noise scale times the quantile of a chi
+    variable with p degrees of freedom.
+
+    Parameters
+    ----------
+    lengths : array (n,)
+    epsilon, delta, n_records, regularization, radius
+        As in `output_scale`.
+    dimension : int
+        p, number of coefficients.
+    failure : float
+        In (0, 1).
+
+    Source: the code published with Mangold et al. 2023 (pmangold/fairness-privacy), read at commit a7a03ae.
+
+    >>> published_reach(np.array([1.0]), epsilon=1.0, delta=1e-9, n_records=30_000, dimension=109,
+    ...                 regularization=0.01).round(2)
+    array([5.87])
+    """
+    dimension = check_integer("dimension", dimension, low=1)
+    failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
+    tail = math.sqrt(32 * dimension * math.log(1.25 / delta) * math.log(2 / failure))
+    return 2 * math.sqrt(2) * np.asarray(lengths, float) * radius * tail / (epsilon * regularization * n_records)
+
+
+def _z_of(failure, slack, *, gaussian) -> float:
+    """z with P(|moved| > z sd) = slack failure, exactly normal or by the concentration inequality."""
+    rare = check_real("failure", failure, low=0, high=1, inclusive="neither")
+    rare *= check_real("slack", slack, low=0, high=1, inclusive="neither")
+    return float(-ndtri(rare / 2)) if gaussian else math.sqrt(2 * math.log(2 / rare))
+
+
+def _rates(y, predicted) -> dict[str, float]:
+    recall, fallout = _mean(predicted[y == 1]), _mean(predicted[y == 0])
+    return {
+        "n": len(y),
+        "prevalence": _mean(y == 1),
+        "selection_rate": _mean(predicted),
+        "true_positive_rate": recall,
+        "false_positive_rate": fallout,
+        "accuracy": _mean(predicted == (y == 1)),
+        "balanced_accuracy": (recall + 1 - fallout) / 2,
+    }
+
+
+def _mean(values) -> float:
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def _checked_predictions(y, predicted, groups):
+    y, predicted, groups = np.asarray(y), np.asarray(predicted), np.asarray(groups)
+    for name, values in (("y", y), ("predicted", predicted)):
+        if values.ndim != 1 or not np.isin(values, (0, 1)).all():
+            raise ValueError(f"{name} must be 0 and 1 of shape (n,), got {values.dtype} {values.shape}")
+    if not y.shape == predicted.shape == groups.shape:
+        raise ValueError(f"groups must be of the shape of y and predicted, got {groups.shape}")
+    return y, predicted.astype(bool), groups
+
+
+def _checked_reach(reach, scores) -> np.ndarray:
+    reach = np.broadcast_to(np.asarray(reach, dtype=float), scores.shape)
+    if not (reach >= 0).all():
+        raise ValueError("reach must be at least 0, got a negative number or NaN")
+    return reach
