@@ -2,5 +2,6 @@
 
 Methods never import from here. Modules: `printed_resampling`, `printed_bagging`, `enumeration`, `kissing_certificates`,
 `two_gaussians` (resampling, bagging, known populations); `printed_erm`, `exact_loss`, `worst_case`, `excess_loss`
-(empirical risk minimisation).
+(empirical risk minimisation); `printed_descent`, `printed_neural`, `printed_schedules`, `printed_synthesis`, `fairness`
+(coordinate descent, DP-SGD, noise schedules, synthetic data, group gaps).
 """
