@@ -1,5 +1,9 @@
 """The public schema: codes and back, for every kind of attribute, and what it refuses."""
 
+import copy
+import pickle
+
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -125,8 +129,11 @@ def test_other_columns_and_labels_are_refused():
         lambda: Domain([Attribute.real("x", 1, 0, 1)]),
         lambda: Domain([Attribute.real("x", 0, 0, 1), Attribute.real("z", 0, 0, 1)]),
         lambda: Domain([Attribute.real("x", 0, 0, 1)], classes=(1,)),
+        lambda: Domain([Attribute.real("x", 0, 0, 1)], classes=(1, "1")),
+        lambda: Domain([Attribute.real("x", 0, 0, 1)], classes=(0, None)),
         lambda: Domain([]),
         lambda: Attribute.real("x", 0, 1, 0),
+        lambda: Attribute.real("x", 0.5, 0, 1),
         lambda: Attribute.integer("x", 0, 0.5, 2),
         lambda: Attribute("x", "real", (0,), (0.0, 2.0, 1.0)),
         lambda: Attribute("x", "ordinal", (0,), (0.0, 1.0)),
@@ -157,3 +164,41 @@ def test_a_data_set_has_its_one_hot_blocks_restored():
         Domain.from_dataset(records, integers={"height"})
     with pytest.raises(ValueError, match="bounds"):
         Domain.from_dataset(data.Dataset("toy", [[0.0]], [0], ("x",)))
+
+
+def shared_and_separate():
+    """Equal domains whose fields are one object, and objects of their own."""
+    edges, levels = (-1.0, 0.0, 1.0), ("female", "male")
+    shared = [Attribute("x", "real", (0,), edges), Attribute("z", "real", (1,), edges)]
+    separate = [Attribute(name, "real", (np.int64(j),), [-1, -0.0, 1]) for j, name in enumerate("xz")]
+    return (
+        Domain([*shared, Attribute.categorical(levels[0], 2, levels)], levels, "public"),
+        Domain(
+            [*separate, Attribute.categorical("female", 2, np.array(["female", "male"]))], ["male", "female"], "public"
+        ),
+    )
+
+
+def test_equal_domains_have_one_content_whatever_was_done_with_them():
+    one, other = shared_and_separate()
+    copies = [one, other, copy.deepcopy(one), pickle.loads(pickle.dumps(other))]
+    assert all(domain == one for domain in copies)
+    before = {joblib.hash(domain) for domain in copies}
+    assert len(before) == 1
+    assert one.sizes == other.sizes == (2, 2, 2, 2)
+    assert one.names == ("x", "z", "female", "label")
+    one.describe()
+    assert {joblib.hash(domain) for domain in copies} == before
+    assert joblib.hash(Domain(one.attributes, one.classes, "another")) not in before
+    assert pickle.loads(pickle.dumps(one)).attributes[2].encode(np.array([[0, 0, "male"]], dtype=object)).tolist() == [
+        1
+    ]
+
+
+def test_one_level_alone_has_two_codes():
+    toy = data.Dataset("toy", [[1, 0.2], [0, 0.3]], [0, 1], ("sex=F", "x"), bounds=[[0, 1], [0, 1]])
+    domain = Domain.from_dataset(toy)
+    assert domain.names == ("sex=F", "x", "label")
+    assert domain.sizes == (2, 16, 2)
+    made, _ = domain.decode(domain.encode(toy.X, toy.y), np.random.default_rng(0))
+    assert made[:, 0].tolist() == [1.0, 0.0]

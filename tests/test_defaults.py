@@ -128,7 +128,7 @@ DEFAULTS = {
         "parameterization": "direct",
         "loss_p": 2,
         "lr": None,
-        "max_idxs": 100,
+        "max_idxs": None,
         "batch_size": 4,
         "ema_weights_beta": 0.9,
         "embedding_dim": 512,

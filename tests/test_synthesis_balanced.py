@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from imblearn.pipeline import make_pipeline
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -79,6 +80,52 @@ def test_seeds_do_not_leave_with_a_fitted_object_and_are_told():
     assert SEED_SECRET not in fresh.guarantee_.assumes
 
 
+@pytest.mark.parametrize("inner", [PrivBayes(1.0), GEM(1.0, T=2, max_iters=2, n_components=4)])
+def test_one_seed_is_one_release_whatever_was_read_in_between(inner):
+    inner = clone(inner).set_params(domain=Domain([Attribute.real("x", 0, -4.0, 4.0)], classes=("a", "b", "c")))
+    model = BalancedSynthesizer(inner, n_samples=60, random_state=0)
+    cold = model.fit_resample(*records())
+    assert inner.domain.sizes == (16, 3)
+    assert len(inner.domain.describe()) == len(inner.domain.names) == 2
+    inner.fit(*records())
+    for again in (model, clone(model)):
+        assert all(np.array_equal(a, b) for a, b in zip(cold, again.fit_resample(*records()), strict=True))
+
+
+def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch):
+    model = BalancedSynthesizer(PrivBayes(1.0, domain=DOMAIN), n_samples=60)
+    with pytest.raises(NotFittedError):
+        model.sample()
+    model.fit(*records())
+
+    def broken(self, X, y):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivBayes, "fit", broken)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*records())
+    assert not [name for name in vars(model) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        model.sample()
+
+
+def test_parameters_set_after_the_fit_are_checked_too():
+    model = BalancedSynthesizer(PrivBayes(1.0, domain=DOMAIN), n_samples=60).fit(*records())
+    assert len(model.set_params(n_samples=7).sample()[0]) == 7
+    for n_samples in (-5, 2.5):
+        with pytest.raises(ValueError, match="n_samples must"):
+            model.set_params(n_samples=n_samples).sample()
+
+
+def test_it_is_aim_that_is_balanced_if_nothing_is_named(monkeypatch):
+    fit, seen = AIM.fit, []
+    monkeypatch.setattr(AIM, "fit", lambda self, X, y: (seen.append(self.get_params()), fit(self, X, y))[1])
+    monkeypatch.setattr(AIM, "_improve", lambda self, *arguments, **options: None)
+    X, y = records()
+    BalancedSynthesizer().fit(X, (y == "c").astype(int))
+    assert seen == [AIM().get_params()]
+
+
 def test_it_is_a_step_of_a_pipeline():
     X, y = records()
     steps = make_pipeline(BalancedSynthesizer(PrivBayes(20.0, domain=DOMAIN), n_samples=600), LogisticRegression())
@@ -131,6 +178,7 @@ QUICK.append(CheckedAIM(classes=(0, 1, 2, 3), random_state=0, max_iters=1, n_com
 EXPECTED = ("check_parameters_default_constructible", "check_no_attributes_set_in_init")
 
 
+@pytest.mark.filterwarnings("ignore:all numbers of")
 @pytest.mark.parametrize("model", QUICK, ids=["PrivBayes", "AIM"])
 def test_scikit_learn_s_checks_pass_once_labels_are_declared(model):
     names = []

@@ -127,6 +127,10 @@ def test_the_bill_lists_what_was_done():
     pure.measure_purely((0,), 0.5)
     pure.choose_purely(np.zeros(3), 1.0, 0.25)
     assert pure.ledger.events == [LaplaceDpEvent(2.0), ApproximateDpEvent(0.25, 0.0)]
+    assert pure.ledger.epsilon() == pytest.approx(0.75)
+    for other in (curator.ledger.epsilon, pure.ledger.rho):  # no bill is made out in a unit that its events do not have
+        with pytest.raises(TypeError, match="event"):
+            other()
 
 
 def test_the_number_of_records_is_public_or_measured():
@@ -148,9 +152,9 @@ def test_the_budget_in_zcdp_is_the_whole_of_epsilon(epsilon, delta):
 
 def test_too_many_cells_are_refused_with_their_number():
     with pytest.raises(ValueError, match="1,000,000,000"):
-        check_cells([(0, 1, 2)], (1000, 1000, 1000))
-    with pytest.raises(ValueError, match=r"80,000,000 in 80 marginals"):
-        check_cells([(0, 1)] * 80, (1000, 1000))
+        check_cells([(0, 1, 2)], (1000, 1000, 1000), "k")
+    with pytest.raises(ValueError, match=r"k must .* 80,000,000 in 80 marginals"):
+        check_cells([(0, 1)] * 80, (1000, 1000), "k")
 
 
 # Bins
@@ -187,7 +191,9 @@ def test_private_bins_hold_about_equally_many_and_cost_their_budget():
 
 
 def test_private_bins_of_nothing_are_still_bins():
-    domain, _ = binned(np.zeros((0, 1)), 0.5)
+    with pytest.warns(UserWarning, match=r"x1, x2 drown in noise, so that \[-1, 1\]"):
+        domain, _ = binned(np.zeros((0, 2)), 0.5)
+    assert [(a.edges[0], a.edges[-1]) for a in domain.attributes] == [(-1.0, 1.0)] * 2
     assert 1 <= domain.sizes[0] <= 8
 
 
@@ -197,3 +203,5 @@ def test_the_records_own_range_is_a_leak_and_says_so():
     assert "NOT PUBLIC" in domain.basis
     with pytest.raises(ValueError, match="X"):
         range_domain([[np.nan]])
+    with pytest.raises(ValueError, match="classes"):
+        range_domain([[0.0]], classes=(0, "a"))

@@ -3,19 +3,22 @@
 import csv
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 from dp_accounting.dp_event import ZCDpEvent
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator
-from helpers.synthesis import AIM, GEM, PAPER
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, audit_estimator
+from helpers.synthesis import AIM, GEM, PAPER, PrivBayes, range_domain
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module
-from helpers.synthesis.curator import Ledger, zcdp_budget
+from helpers.synthesis.curator import Curator, Ledger, zcdp_budget
 
 BITS = Domain(
     [
@@ -49,6 +52,7 @@ def ledgers(monkeypatch):
     return found
 
 
+@pytest.mark.filterwarnings("ignore:all numbers of")
 @pytest.mark.parametrize("domain", [BITS, None], ids=["public", "private"])
 @pytest.mark.parametrize("neighbouring", [REPLACE_ONE, ADD_REMOVE])
 @both
@@ -78,6 +82,14 @@ def test_gem_pays_for_rounds_as_derived(monkeypatch):
     assert isinstance(model.guarantee_.event, ComposedDpEvent)
     assert sorted(part.count for part in model.guarantee_.event.events) == [4, 4]
     assert all(isinstance(part, SelfComposedDpEvent) for part in model.guarantee_.event.events)
+
+
+@pytest.mark.parametrize("neighbouring", [REPLACE_ONE, ADD_REMOVE])
+def test_one_marginal_alone_is_measured_with_the_whole_budget(monkeypatch, neighbouring):
+    kept = ledgers(monkeypatch)
+    GEM(1.0, domain=BITS, k=4, neighbouring=neighbouring, **QUICK[GEM]).fit(*bits())
+    assert [type(event) for event in kept[0].events] == [GaussianDpEvent] * (4 if neighbouring is REPLACE_ONE else 5)
+    assert kept[0].rho() == pytest.approx(zcdp_budget(1.0, 1e-5), rel=1e-6)
 
 
 @pytest.mark.parametrize("parameterization", ["direct", "network"])
@@ -143,6 +155,7 @@ def test_the_paper_s_parameters_are_those_of_its_table():
     assert printed == {name: float(PAPER[name]) for name in printed}
     assert GEM(**PAPER).get_params()["parameterization"] == "network"
     assert PAPER["workload"] == "all"
+    assert PAPER["n_components"] == 1000  # of the published code
 
 
 def test_the_network_s_noise_comes_from_the_caller_alone():
@@ -170,6 +183,8 @@ def test_the_network_s_noise_comes_from_the_caller_alone():
         ({"classes": (1,), "domain": None}, "classes must"),
         ({"domain_share": 1.0}, "domain_share must"),
         ({"parameterization": "tree"}, "parameterization must"),
+        ({"parameterization": "network", "n_components": 1}, "n_components must"),
+        ({"classes": (0, "a"), "domain": None}, "classes must be all numbers or all texts"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):
@@ -201,3 +216,77 @@ def test_samples_are_refused_for_what_the_domain_has_not():
         with pytest.raises(ValueError, match="must"):
             model.sample(**arguments)
     assert ExportedDomain is Domain
+
+
+SMALL = [GEM(1.0, **QUICK[GEM]), AIM(1.0, **QUICK[AIM]), PrivBayes(1.0)]
+every = pytest.mark.parametrize("model", SMALL, ids=["GEM", "AIM", "PrivBayes"])
+
+
+def released(model):
+    return model.fit(*bits()).sample(50, random_state=0)[0]
+
+
+@every
+def test_one_seed_and_one_question_are_one_release(model):
+    """A second one with noise of its own would have to be paid for, and nobody would know."""
+    model = clone(model).set_params(domain=Domain.from_bounds([[0, 1]] * 3, n_bins=2), random_state=4)
+    cold, copied, warm = released(model), released(clone(model)), released(model)
+    edges = (0.0, 0.5, 1.0)  # one object in three attributes
+    equal = Domain([Attribute(f"x{j + 1}", "real", (j,), edges) for j in range(3)])
+    assert equal == model.domain
+    assert equal.sizes == (2, 2, 2, 2)
+    built = released(clone(model).set_params(domain=equal))
+    assert all(np.array_equal(cold, other) for other in (copied, warm, built))
+    assert not np.array_equal(cold, released(clone(model).set_params(random_state=5)))
+
+
+@every
+def test_bounds_from_the_records_warn_at_every_fit_and_stay_in_the_guarantee(model):
+    X, y = bits()
+    with pytest.warns(PrivacyLeakWarning):
+        domain = range_domain(X)
+    model = clone(model).set_params(domain=domain)
+    for _ in range(2):
+        with pytest.warns(PrivacyLeakWarning, match="NOT PUBLIC: extremes of the records"):
+            model.fit(X, y)
+    assert any("NOT PUBLIC: extremes of the records" in assumed for assumed in model.guarantee_.assumes)
+    with warnings.catch_warnings(action="error", category=PrivacyLeakWarning):
+        declared = clone(model).set_params(domain=Domain(domain.attributes, basis="a census")).fit(X, y)
+    assert any("a census" in assumed for assumed in declared.guarantee_.assumes)
+
+
+@every
+def test_more_than_the_budget_is_never_released(monkeypatch, model):
+    fit_model, model = type(model)._fit_model, clone(model).set_params(domain=BITS)
+
+    def greedy(self, curator, *arguments):
+        found = fit_model(self, curator, *arguments)
+        curator.measure_purely((0,), 1e-3) if isinstance(self, PrivBayes) else curator.measure((0,), 1e-6)
+        return found
+
+    model.fit(*bits())
+    monkeypatch.setattr(type(model), "_fit_model", greedy)
+    with pytest.raises(RuntimeError, match="more than its budget"):
+        model.fit(*bits())
+    assert not hasattr(model, "guarantee_")
+
+
+@every
+def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
+    model = clone(model).set_params(domain=BITS).fit(*bits())
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    assert "guarantee_" in fitted
+    measure, calls = Curator._counts, []
+
+    def broken(self, attributes):
+        calls.append(attributes)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return measure(self, attributes)
+
+    monkeypatch.setattr(Curator, "_counts", broken)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(epsilon=50.0).fit(*bits())
+    assert {name for name in vars(model) if name.endswith("_")} <= {"n_features_in_"}
+    with pytest.raises(NotFittedError):
+        model.sample(1)

@@ -13,7 +13,9 @@ from helpers.data.domain import Attribute, Domain
 from helpers.privacy import REPLACE_ONE, ApproximateDpEvent, audit_estimator
 from helpers.synthesis import PrivBayes, mutual_information, mutual_information_sensitivity
 from helpers.synthesis import base as base_module
+from helpers.synthesis import curator as curator_module
 from helpers.synthesis.curator import Ledger
+from helpers.synthesis.privbayes import _parent_sets
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])
 
@@ -76,6 +78,7 @@ def test_it_is_the_mutual_information_of_scikit_learn():
     assert mutual_information(np.zeros((2, 2))) == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:all numbers of")
 @pytest.mark.parametrize("domain", [BITS, None], ids=["public", "private"])
 def test_what_was_executed_adds_up_to_epsilon(monkeypatch, domain):
     kept = []
@@ -93,7 +96,8 @@ def test_what_was_executed_adds_up_to_epsilon(monkeypatch, domain):
     assert math.fsum(each) == pytest.approx(0.7, rel=1e-6)
     choices = [e.epsilon for e in kept[0].events if isinstance(e, ApproximateDpEvent)]
     share = 1.0 if domain is BITS else 0.9
-    assert choices == pytest.approx([share * 0.7 * 0.3 / 3] * 3, rel=1e-6)
+    assert choices == pytest.approx([share * 0.7 * 0.3 / 3] * len(choices), rel=1e-6)
+    assert len(choices) == 3 or domain is None  # wide bins leave no parent that fits
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (0.7, 0.0)
     assert model.guarantee_.neighbouring is REPLACE_ONE
 
@@ -108,6 +112,34 @@ def test_the_network_starts_with_the_label_and_keeps_its_degree():
         for child, parents in model.network_:
             assert set(parents) <= placed
             placed.add(child)
+
+
+@pytest.mark.parametrize("limit", [0.5, 2, 4, 8, 16, 100])
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_parent_sets_are_all_that_fit_and_cannot_grow(degree, limit):
+    sizes, chosen = (2, 3, 2, 4, 1, 2), [1, 2, 4, 5]
+    subsets = [set(s) for order in range(degree + 1) for s in itertools.combinations(chosen, order)]
+    fitting = [s for s in subsets if 2 * math.prod(sizes[j] for j in s) <= limit]
+    largest = [s for s in fitting if not any(s < other for other in fitting)] or [set()]
+    assert sorted(map(sorted, largest)) == sorted(map(list, _parent_sets(0, chosen, sizes, degree, limit)))
+
+
+def test_a_small_attribute_does_not_hide_an_informative_one():
+    """{label, b} fits and {label, a} does not, but {a} alone does: it is a candidate too."""
+    assert set(_parent_sets(0, [1, 2, 3], (16, 16, 2, 2), 2, 300)) == {(1,), (2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n", "d", "why"), [(0.01, 50, 3, "no parent fits"), (5.0, 400, 1, "nothing to choose from")]
+)
+def test_what_no_choice_needs_goes_to_the_tables(monkeypatch, epsilon, n, d, why):
+    kept = []
+    monkeypatch.setattr(base_module, "Ledger", lambda: kept.append(Ledger()) or kept[-1])
+    domain = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc"[:d])])
+    X, y = bits(n)
+    PrivBayes(epsilon, domain=domain).fit(X[:, :d], y)
+    assert {type(event) for event in kept[0].events} == {LaplaceDpEvent}, why
+    assert kept[0].epsilon() == pytest.approx(epsilon, rel=1e-6)
 
 
 def test_tables_are_no_larger_than_the_noise_allows():
@@ -163,6 +195,14 @@ def test_the_audit_would_see_a_sensitivity_of_one(monkeypatch):
 def test_bad_parameters_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
         PrivBayes(1.0, domain=BITS, **parameters).fit(*bits(20))
+
+
+def test_too_many_cells_are_told_by_a_parameter_that_it_has(monkeypatch):
+    monkeypatch.setattr(curator_module, "LARGEST_MARGINAL", 3)
+    wide = Domain.from_bounds([[0, 1]] * 3, n_bins=4)
+    for parameters, name in (({"domain": wide}, "domain"), ({"n_bins": 4}, "n_bins")):
+        with pytest.raises(ValueError, match=f"{name} must leave"):
+            PrivBayes(1.0, **parameters).fit(*bits(20))
 
 
 def test_one_record_and_one_class_are_no_errors():

@@ -5,9 +5,10 @@ numbered, and the columns of a one-hot block are one attribute again. Everything
 at records itself; building one from private records, with noise, is left to `helpers.synthesis`.
 """
 
+import io
+import pickle
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,32 @@ from helpers.data.dataset import Dataset
 
 KINDS = ("real", "integer", "categorical", "one-hot")
 WITHIN = ("uniform", "truncated")
+NOT_PUBLIC = "NOT PUBLIC"
+"""With this starts the `basis` of a domain that was made from private records without noise."""
 _TAILS = 2.0  # standard deviations from the middle of a bin to its ends, for "truncated"
 
 
+class _Schema:
+    """Pickled by content alone: a seed's noise is keyed by the pickle, so equal schemas have to give equal bytes.
+
+    An ordinary pickle tells whether two fields are one object or two that are equal; `fast` leaves that out. The types
+    of levels and labels count: they are those of the samples.
+    """
+
+    def __reduce__(self):
+        content = io.BytesIO()
+        pickler = pickle.Pickler(content, protocol=4)
+        pickler.fast = True
+        pickler.dump([getattr(self, field.name) for field in fields(self)])
+        return _restored, (type(self), content.getvalue())
+
+
+def _restored(kind: type, content: bytes) -> Any:
+    return kind(*pickle.loads(content))
+
+
 @dataclass(frozen=True)
-class Attribute:
+class Attribute(_Schema):
     """One attribute of the records; made by `real`, `integer`, `categorical` or `one_hot`.
 
     Parameters
@@ -56,6 +78,9 @@ class Attribute:
 
     def __post_init__(self):
         check_choice("kind", self.kind, KINDS)
+        object.__setattr__(self, "columns", tuple(check_integer("columns", column, low=0) for column in self.columns))
+        object.__setattr__(self, "edges", tuple(float(edge) + 0.0 for edge in self.edges))  # -0.0 becomes 0.0
+        object.__setattr__(self, "levels", tuple(_plain(level) for level in self.levels))
         if self.kind in ("real", "integer"):
             edges = np.asarray(self.edges, dtype=float)
             if edges.size < 2 or not np.isfinite(edges).all() or (edges.size > 2 and not (np.diff(edges) > 0).all()):
@@ -138,7 +163,7 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(_Schema):
     """What records may look like: their attributes and the set of labels, all of it public.
 
     Parameters
@@ -146,14 +171,14 @@ class Domain:
     attributes : sequence of Attribute
         Their columns are 0, ..., d - 1, each once.
     classes : sequence of labels
-        Two or more; sorted.
+        Two or more, all numbers or all texts; sorted.
     basis : str
-        Why all this may be called public.
+        Why all this may be called public. A guarantee repeats it; if it starts with `NOT_PUBLIC`, every fit warns.
 
     Raises
     ------
     ValueError
-        Columns that are missing or named twice, or fewer than two different labels.
+        Columns that are missing or named twice, or labels that are fewer than two, equal or of different types.
 
     >>> domain = Domain([Attribute.real("mass", 0, 0.0, 4.0, n_bins=2)], classes=("no", "yes"))
     >>> codes = domain.encode([[3.5], [0.5]], ["yes", "no"])
@@ -170,7 +195,7 @@ class Domain:
 
     def __post_init__(self):
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        object.__setattr__(self, "classes", tuple(check_classes(self.classes).tolist()))
+        object.__setattr__(self, "classes", check_labels(self.classes))
         columns = sorted(column for attribute in self.attributes for column in attribute.columns)
         if not columns or columns != list(range(len(columns))):
             raise ValueError(f"attributes must have the columns 0, ..., d - 1, each once, got {columns}")
@@ -194,7 +219,7 @@ class Domain:
     def from_dataset(cls, dataset: Dataset, *, n_bins: int = 16, integers: Collection[str] = ()) -> "Domain":
         """The domain of a data set of this package, from its declared bounds and names alone.
 
-        Neighbouring columns called `attribute=level` become one attribute.
+        Columns called `attribute=level` become one attribute; one that is alone is 0 or 1.
 
         Parameters
         ----------
@@ -220,18 +245,20 @@ class Domain:
             if len(columns) > 1:
                 levels = [dataset.feature_names[column].partition("=")[2] for column in columns]
                 attributes.append(Attribute.one_hot(name, columns, levels))
+            elif name != dataset.feature_names[columns[0]]:  # one level of two
+                attributes.append(Attribute.integer(dataset.feature_names[columns[0]], columns[0], 0, 1))
             elif name in integers:
                 attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=n_bins))
             else:
                 attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
 
-    @cached_property
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Number of codes of each attribute, and of the label, which is last."""
         return (*(attribute.size for attribute in self.attributes), len(self.classes))
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the attributes, and "label"."""
         return (*(attribute.name for attribute in self.attributes), "label")
@@ -288,6 +315,28 @@ class Domain:
         ]
         rows.append(("label", "categorical", len(self.classes), ", ".join(map(str, self.classes))))
         return pd.DataFrame(rows, columns=["attribute", "kind", "codes", "values"])
+
+
+def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Sorted labels of a public set of classes, as Python's own values.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two, equal ones, or labels of different types, which have no order.
+
+    >>> check_labels(["yes", "no"])
+    ('no', 'yes')
+    """
+    kinds = {np.asarray(label).dtype.kind for label in classes} if np.ndim(classes) == 1 else set()
+    if len(kinds) > 1 and not kinds <= set("biuf"):
+        raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
+    return tuple(check_classes(classes).tolist())
+
+
+def _plain(value: Hashable) -> Hashable:
+    """Python's own value for a number of NumPy's, so that it is the same content."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _blocks(names: Sequence[str]) -> dict[str, list[int]]:

@@ -37,7 +37,8 @@ def wrapped_rho(epsilon, n_rounds=100, alpha=0.67) -> float:
 def wrapped_epsilon(epsilon, delta=1e-5, *, n_rounds=100, alpha=0.67) -> float:
     """Epsilon at `delta` that is spent where the total epsilon is taken for the parameter of one round.
 
-    `GEM(wrapped_epsilon(1.0))` is thus GEM as wrapped, at nominal epsilon 1.
+    `GEM(wrapped_epsilon(1.0), **PAPER)` is thus GEM as wrapped, at nominal epsilon 1; the wrappers' bounds are the
+    records' own besides, as those of `helpers.synthesis.range_domain`.
 
     Source: as `wrapped_rho`; converted by dp-accounting's Renyi accountant.
 

@@ -15,7 +15,7 @@ from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
 from helpers.privacy import REPLACE_ONE, Guarantee
-from helpers.synthesis.base import MixtureSynthesizer
+from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Target
 
@@ -51,7 +51,8 @@ class AIM(MixtureSynthesizer):
     domain_share : float
         Part of the budget (in zCDP) for the bins, if `domain` is None.
     neighbouring : NeighboringRelation
-        `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured first.
+        What neighbouring data sets are. `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured
+        first.
     random_state : None or int
         None, except to reproduce a result (`PrivateMixin`).
 
@@ -71,7 +72,7 @@ class AIM(MixtureSynthesizer):
     Notes
     -----
     How much a round costs depends on noisy answers before it, so the guarantee is that of the whole budget in zCDP,
-    which the rounds never exceed (an odometer with a fixed stop: Feldman and Zrnic 2021).
+    which the rounds never exceed (a privacy filter: Feldman and Zrnic 2021).
 
     Source: McKenna, Mullins, Sheldon and Miklau 2022, Algorithms 2 to 4.
 
@@ -113,45 +114,41 @@ class AIM(MixtureSynthesizer):
         self.neighbouring = neighbouring
         self.random_state = random_state
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
-        self.n_records_ = curator.total(curator.measure, each)
+        n_records = curator.total(curator.measure, each)
         left -= 0.0 if self.neighbouring is REPLACE_ONE else each
-        self.measurements_: list[Measurement] = []
+        measurements: list[Measurement] = []
         fit = MixtureFit(DirectLogits(self.n_components, sum(sizes), sizes[-1], rng), sizes, rng)
         for j in range(len(sizes)):
-            self.measurements_.append(curator.measure((j,), _MEASURED * each))
+            measurements.append(curator.measure((j,), _MEASURED * each))
             left -= _MEASURED * each
-        self._improve(fit, n_steps=len(sizes) * self.max_iters)
+        self._improve(fit, measurements, n_records, n_steps=len(sizes) * self.max_iters)
         candidates = self._candidates(sizes)
         weights = self._weights(candidates, sizes)
         cells = np.array([math.prod(sizes[j] for j in candidate) for candidate in candidates])
-        before = [self.n_records_ * shares for shares in fit.mixture().marginals(candidates)]
+        before = [n_records * shares for shares in fit.mixture().marginals(candidates)]
         while left > 0:
             each = left if left < 2 * each else each
             left -= each
             scale = math.sqrt((1 if self.neighbouring is not REPLACE_ONE else 2) / (2 * _MEASURED * each))
             noise = math.sqrt(2 / math.pi) * scale * cells
             chosen = curator.choose_farthest(candidates, before, weights, noise, (1 - _MEASURED) * each)
-            self.measurements_.append(curator.measure(candidates[chosen], _MEASURED * each))
-            self._improve(fit, n_steps=self.max_iters)
-            after = [self.n_records_ * shares for shares in fit.mixture().marginals(candidates)]
+            measurements.append(curator.measure(candidates[chosen], _MEASURED * each))
+            self._improve(fit, measurements, n_records, n_steps=self.max_iters)
+            after = [n_records * shares for shares in fit.mixture().marginals(candidates)]
             if np.abs(after[chosen] - before[chosen]).sum() <= noise[chosen]:
                 each *= 4  # half the noise: at this level nothing is left to be learnt
             before = after
-        self._improve(fit, n_steps=_SETTLE * self.max_iters)
-        self._keep(fit)
+        self._improve(fit, measurements, n_records, n_steps=_SETTLE * self.max_iters)
+        return self._fitted(fit, n_records, measurements)
 
-    def _improve(self, fit: MixtureFit, n_steps: int) -> None:
+    def _improve(self, fit: MixtureFit, measurements: list[Measurement], n_records: float, n_steps: int) -> None:
         """Fit the shares, each with the weight that its noise deserves."""
-        least = min(measured.scale for measured in self.measurements_)
+        least = min(measured.scale for measured in measurements)
         targets = [
-            Target(
-                measured.attributes,
-                (measured.counts / self.n_records_).astype(np.float32),
-                (least / measured.scale) ** 2,
-            )
-            for measured in self.measurements_
+            Target(measured.attributes, (measured.counts / n_records).astype(np.float32), (least / measured.scale) ** 2)
+            for measured in measurements
         ]
         fit.improve(targets, n_steps=n_steps, rate=_RATE, batch_size=self.batch_size, loss=Loss())
 

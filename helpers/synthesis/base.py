@@ -4,9 +4,11 @@
 How the distribution is learned is left to the subclasses.
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Hashable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -14,13 +16,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
-from helpers.data.domain import Domain
+from helpers.checks import check_choice, check_integer, check_real, label_codes
+from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
     Guarantee,
+    PrivacyLeakWarning,
     PrivateMixin,
     check_random_state,
     noise_assumptions,
@@ -29,6 +32,8 @@ from helpers.synthesis.bins import noisy_domain
 from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells, zcdp_budget
 from helpers.synthesis.mixture import MixtureFit, ProductMixture
 
+Fitted = dict[str, Any]
+"""Attributes of a fitted object by name."""
 WORKLOADS = ("all", "label")
 _ROUNDING = 1e-9  # of a budget: what its parts may add up to beyond it in floating point
 
@@ -37,13 +42,20 @@ class Synthesizer(PrivateMixin, BaseEstimator):
     """Base of private synthesisers: public parameters, then the domain, then the model, then the guarantee."""
 
     def fit(self, X, y):
-        """Learn a distribution over records X (n, d) with labels y (n,); returns self."""
+        """Learn a distribution over records X (n, d) with labels y (n,); returns self.
+
+        A second fit forgets the first one before it begins: should it break off, no guarantee of old is left beside
+        what was measured since.
+        """
+        forget(self)
         self._check_parameters()
+        if self.domain is not None and self.domain.basis.startswith(NOT_PUBLIC):
+            warnings.warn(f"no guarantee covers the domain: {self.domain.basis}", PrivacyLeakWarning, stacklevel=2)
         fewest = 1 if self._relation is REPLACE_ONE else 0
         dtype = np.float64 if self.domain is None else None
         X, y = validate_data(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         classes = self.classes if self.domain is None else self.domain.classes
-        label_codes(y, np.sort(classes))  # refused before anything is spent
+        label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
         if self.domain is None:
             self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),))
         rng, ledger = self._noise_generator(X, y), Ledger()
@@ -51,10 +63,11 @@ class Synthesizer(PrivateMixin, BaseEstimator):
         codes = domain.encode(X, y)
         self._check_sizes(domain.sizes)
         curator = Curator(codes, domain.sizes, self._relation, rng, ledger)
-        self._fit_model(curator, domain.sizes, budget, rng)
-        self.domain_ = domain
-        self.classes_ = np.array(domain.classes)
-        self.guarantee_ = self._guarantee(ledger, rng)
+        model = self._fit_model(curator, domain.sizes, budget, rng)
+        if not self._spent(ledger) <= self._total_budget():
+            raise RuntimeError(f"{type(self).__name__} has spent more than its budget: nothing of it may be released")
+        guarantee = self._guarantee(ledger, rng)
+        vars(self).update(model, domain_=domain, classes_=np.array(domain.classes), guarantee_=guarantee)
         return self
 
     def sample(
@@ -82,7 +95,7 @@ class Synthesizer(PrivateMixin, BaseEstimator):
         ValueError
             A number out of range, or a label that the domain does not have.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "guarantee_")
         check_integer("n", n, low=0)
         if label is not None:
             check_choice("label", label, self.domain_.classes)
@@ -97,8 +110,8 @@ class Synthesizer(PrivateMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
-        """Ask the curator within the budget, and keep the model."""
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+        """Ask the curator within the budget; the model's attributes."""
 
     @abstractmethod
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -107,6 +120,10 @@ class Synthesizer(PrivateMixin, BaseEstimator):
     @abstractmethod
     def _total_budget(self) -> float:
         """In the unit in which the curator's answers add up."""
+
+    @abstractmethod
+    def _spent(self, ledger: Ledger) -> float:
+        """What was executed, in the budget's unit."""
 
     @abstractmethod
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
@@ -130,7 +147,7 @@ class Synthesizer(PrivateMixin, BaseEstimator):
         check_choice("neighbouring", self._relation, (ADD_REMOVE, REPLACE_ONE))
         check_integer("n_bins", self.n_bins, low=1)
         check_real("domain_share", self.domain_share, low=0, high=1, inclusive="neither")
-        check_classes(self.classes)
+        check_labels(self.classes)
         if not isinstance(self.domain, Domain | None):
             raise ValueError(f"domain must be a Domain or None, got {self.domain!r}")
 
@@ -154,7 +171,9 @@ class Synthesizer(PrivateMixin, BaseEstimator):
 
     def _assumptions(self, rng: np.random.Generator) -> tuple[str, ...]:
         size = ("number of records public",) if self._relation is REPLACE_ONE else ()
-        schema = "set of labels public" if self.domain is None else "domain public (bins, categories, set of labels)"
+        schema = "set of labels public"
+        if self.domain is not None:
+            schema = f"domain public (bins, categories, set of labels): {self.domain.basis}"
         return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
 
 
@@ -173,6 +192,9 @@ class MixtureSynthesizer(Synthesizer):
     def _total_budget(self) -> float:
         return zcdp_budget(float(self.epsilon), float(self.delta))
 
+    def _spent(self, ledger: Ledger) -> float:
+        return ledger.rho()
+
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         return curator.measure((column,), budget)
 
@@ -182,11 +204,13 @@ class MixtureSynthesizer(Synthesizer):
         return [attributes for attributes in marginals if self.workload == "all" or attributes[-1] == len(sizes) - 1]
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
-        check_cells(self._workload(sizes), sizes)
+        check_cells(self._workload(sizes), sizes, "k")
 
-    def _keep(self, fit: MixtureFit) -> None:
+    @staticmethod
+    def _fitted(fit: MixtureFit, n_records: float, measurements: list[Measurement]) -> Fitted:
         mixture = fit.mixture()
-        self.tables_, self.weights_ = list(mixture.tables), mixture.weights
+        model = {"tables_": list(mixture.tables), "weights_": mixture.weights}
+        return model | {"n_records_": n_records, "measurements_": measurements}
 
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
         return self.mixture_.sample(n, rng, given)
@@ -201,3 +225,9 @@ class MixtureSynthesizer(Synthesizer):
         return Guarantee.from_event(
             event, self.delta, self._relation, method="rdp", assumes=self._assumptions(rng), source=source
         )
+
+
+def forget(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit has left."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        delattr(estimator, name)

@@ -12,8 +12,8 @@ import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import check_classes, check_integer
-from helpers.data.domain import Attribute, Domain
+from helpers.checks import check_integer
+from helpers.data.domain import NOT_PUBLIC, Attribute, Domain, check_labels
 from helpers.privacy import PrivacyLeakWarning
 from helpers.synthesis.curator import Curator, Ledger, Measurement
 
@@ -58,6 +58,11 @@ def noisy_domain(
         Of both histograms of all columns.
     neighbouring, rng, ledger
         As in `Curator`.
+
+    Warns
+    -----
+    UserWarning
+        Names the columns in which no order of magnitude stood out from the noise: their range is [-1, 1] then.
     """
     d = X.shape[1]
 
@@ -68,7 +73,13 @@ def noisy_domain(
         return [measure(curator, j, budget / (2 * d)) for j in range(d)]
 
     ranges = [_occupied(measured) for measured in histograms([_COARSE] * d)]
-    fine = [np.linspace(low, high, _FINE + 1) for low, high in ranges]
+    if unseen := [f"x{j + 1}" for j, found in enumerate(ranges) if found is None]:
+        warnings.warn(
+            f"all numbers of {', '.join(unseen)} drown in noise, so that [-1, 1] is taken for their range: "
+            "declare a domain, or spend more on the bins",
+            stacklevel=4,
+        )
+    fine = [np.linspace(*(found or (-1.0, 1.0)), _FINE + 1) for found in ranges]
     attributes = [
         Attribute(f"x{j + 1}", "real", (j,), _equal_mass(ends, measured.counts, n_bins))
         for j, (ends, measured) in enumerate(zip(fine, histograms(fine), strict=True))
@@ -76,10 +87,10 @@ def noisy_domain(
     return Domain(attributes, classes, "bins from noisy histograms of the records")
 
 
-def _occupied(measured: Measurement) -> tuple[float, float]:
-    """From the first to the last cell that is clearly not noise; [-1, 1] if there is none."""
+def _occupied(measured: Measurement) -> tuple[float, float] | None:
+    """From the first to the last cell that is clearly not noise, if there is one."""
     cells = np.flatnonzero(measured.counts > _CLEAR * measured.scale)
-    return (float(_COARSE[cells[0]]), float(_COARSE[cells[-1] + 1])) if cells.size else (-1.0, 1.0)
+    return (float(_COARSE[cells[0]]), float(_COARSE[cells[-1] + 1])) if cells.size else None
 
 
 def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...]:
@@ -91,6 +102,8 @@ def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...
 
 def range_domain(X: ArrayLike, *, classes: Sequence[Hashable] = (0, 1), n_bins: int = 16) -> Domain:
     """A domain whose bounds are the smallest and the largest value of every column: not private.
+
+    Every fit with it warns again, and its guarantee repeats the domain's `basis`.
 
     Warns
     -----
@@ -106,11 +119,11 @@ def range_domain(X: ArrayLike, *, classes: Sequence[Hashable] = (0, 1), n_bins: 
     ...     range_domain([[0.0], [4.0]], n_bins=2).attributes[0].edges
     (0.0, 2.0, 4.0)
     """
-    check_classes(classes)
+    check_labels(classes)
     check_integer("n_bins", n_bins, low=1)
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or not len(X) or not np.isfinite(X).all():
         raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {X.shape}")
     warnings.warn("bounds are the records' own extremes, which no guarantee covers", PrivacyLeakWarning, stacklevel=2)
     bounds = np.column_stack([X.min(axis=0), X.max(axis=0)])
-    return Domain.from_bounds(bounds, classes=classes, n_bins=n_bins, basis="NOT PUBLIC: extremes of the records")
+    return Domain.from_bounds(bounds, classes=classes, n_bins=n_bins, basis=f"{NOT_PUBLIC}: extremes of the records")

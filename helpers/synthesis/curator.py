@@ -75,9 +75,29 @@ class Ledger:
 
         Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.6.
         """
-        return math.fsum(
-            event.rho if isinstance(event, ZCDpEvent) else 0.5 / event.noise_multiplier**2 for event in self.events
-        )
+        return math.fsum(map(_rho, self.events))
+
+    def epsilon(self) -> float:
+        """What Laplace and pure events cost together, by basic composition."""
+        return math.fsum(map(_epsilon, self.events))
+
+
+def _rho(event: DpEvent) -> float:
+    match event:
+        case ZCDpEvent():
+            return event.rho
+        case GaussianDpEvent():
+            return 0.5 / event.noise_multiplier**2
+    raise TypeError(f"no zero-concentrated event: {event!r}")
+
+
+def _epsilon(event: DpEvent) -> float:
+    match event:
+        case LaplaceDpEvent():
+            return 1 / event.noise_multiplier
+        case ApproximateDpEvent(delta=0.0):
+            return event.epsilon
+    raise TypeError(f"no pure event: {event!r}")
 
 
 @lru_cache
@@ -216,19 +236,21 @@ class Curator:
         return self._counted[attributes]
 
 
-def check_cells(workload: Sequence[Attributes], sizes: Sequence[int]) -> None:
+def check_cells(workload: Sequence[Attributes], sizes: Sequence[int], parameter: str) -> None:
     """Refuse marginals that no memory holds, before anything is counted.
 
     Raises
     ------
     ValueError
-        With the number of cells and of those allowed.
+        With the number of cells and of those allowed, and the parameter that decides about them.
     """
     cells = [math.prod(sizes[j] for j in attributes) for attributes in workload]
     if max(cells) > LARGEST_MARGINAL:
-        raise ValueError(f"k must leave marginals of at most {LARGEST_MARGINAL:,} cells, got one of {max(cells):,}")
+        raise ValueError(
+            f"{parameter} must leave marginals of at most {LARGEST_MARGINAL:,} cells, got one of {max(cells):,}"
+        )
     if sum(cells) > LARGEST_WORKLOAD:
         raise ValueError(
-            f"k must leave a workload of at most {LARGEST_WORKLOAD:,} cells, got {sum(cells):,} in {len(cells):,} "
-            "marginals: fewer bins, or a smaller k"
+            f"{parameter} must leave a workload of at most {LARGEST_WORKLOAD:,} cells, "
+            f"got {sum(cells):,} in {len(cells):,} marginals"
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import REPLACE_ONE, Guarantee
-from helpers.synthesis.base import MixtureSynthesizer
+from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Ledger, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Parameters, Target
 
@@ -24,6 +24,7 @@ PAPER: dict[str, Any] = {
     "workload": "all",
     "T": 100,
     "alpha": 0.67,
+    "n_components": 1000,
     "loss_p": 2,
     "lr": 1e-4,
     "max_idxs": 100,
@@ -32,7 +33,10 @@ PAPER: dict[str, Any] = {
     "embedding_dim": 512,
     "parameterization": "network",
 }
-"""Parameters of `GEM` as in Rosenblatt et al. 2025, Table 12: `GEM(epsilon, delta, **PAPER)`."""
+"""Parameters of `GEM` as in Rosenblatt et al. 2025, Table 12: `GEM(epsilon, delta, **PAPER)`.
+
+The table does not name the number of components; the published code has 1,000.
+"""
 _RATES = {"direct": 0.03, "network": 1e-3}
 _EMA_ERROR = 0.5  # both constants as in the published code
 _LARGE_ERROR = 0.5
@@ -53,13 +57,14 @@ class GEM(MixtureSynthesizer):
     T : int
         Rounds, each of which measures one marginal.
     alpha : float
-        In (0, 1): of a round's budget in zCDP, alpha^2 / (alpha^2 + (1 - alpha)^2) goes into the choice.
+        In (0, 1): of a round's budget in zCDP, alpha^2 / (alpha^2 + (1 - alpha)^2) goes into the choice; nothing where
+        the workload is a single marginal.
     parameterization : {"direct", "network"}
         "network": as published, but of two layers of 256 units, with components of equal weight. "direct": the
         mixture's logits and those of its weights; several times faster, and a rare class is described as finely as
         the others.
     n_components : int
-        Products in the mixture.
+        Products in the mixture; at least 2 for "network".
     loss_p : {1, 2}
         Power of a cell's error in the loss.
     lr : float, optional
@@ -67,9 +72,9 @@ class GEM(MixtureSynthesizer):
         "network".
     max_iters : int
         Steps in a round.
-    max_idxs : int or None
-        A step looks at so many cells with the largest errors, and of them at those above half a running mean of the
-        largest error. None: at all.
+    max_idxs : int, optional
+        As published: a step looks at so many cells with the largest errors, and of them at those above half a running
+        mean of the largest error. None: at all cells.
     batch_size : int
         Measured marginals that a step looks at: the last one, and others drawn anew.
     ema_weights_beta : float
@@ -85,7 +90,8 @@ class GEM(MixtureSynthesizer):
     domain_share : float
         Part of the budget (in zCDP) for the bins, if `domain` is None.
     neighbouring : NeighboringRelation
-        `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured, as one more round.
+        What neighbouring data sets are. `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured,
+        with as much of the budget as a round.
     random_state : None or int
         None, except to reproduce a result (`PrivateMixin`).
 
@@ -110,8 +116,12 @@ class GEM(MixtureSynthesizer):
     standard deviation s/((1 - alpha) e) costs ((1 - alpha) e)^2/2. T such rounds fill the budget at
     e = sqrt(2 rho/(T (alpha^2 + (1 - alpha)^2))).
 
-    Deviations from the published code: steps look at `batch_size` measured marginals instead of all; a marginal may be
-    chosen again, so that T may exceed their number; noisy shares are not clipped to [0, 1].
+    Deviations from the published code, with `PAPER` too: steps look at `batch_size` measured marginals instead of all;
+    the loss is a sum of powers, not a norm divided by the number of cells; the running mean is that of the newest
+    marginal's largest error, not of all measured ones'; a round takes all its steps, though no error be left; Adam
+    keeps its moments from round to round; rates fall to 0, not to 1e-5 and 1e-8; the network has layers of 256 units,
+    not of 1,024; a marginal may be chosen again, so that T may exceed their number; noisy shares are not clipped to
+    [0, 1].
 
     Source: Liu, Vietri and Wu 2021, Algorithm 2 and Section 4; code at terranceliu/dp-query-release.
 
@@ -136,7 +146,7 @@ class GEM(MixtureSynthesizer):
         loss_p=2,
         lr=None,
         max_iters=100,
-        max_idxs=100,
+        max_idxs=None,
         batch_size=4,
         ema_weights_beta=0.9,
         embedding_dim=512,
@@ -174,6 +184,8 @@ class GEM(MixtureSynthesizer):
         check_integer("T", self.T, low=1)
         check_real("alpha", self.alpha, low=0, high=1, inclusive="neither")
         check_choice("parameterization", self.parameterization, PARAMETERIZATIONS)
+        if self.parameterization == "network":
+            check_integer("n_components", self.n_components, low=2)  # batch normalisation of one is undefined
         check_choice("loss_p", self.loss_p, (1, 2))
         if self.lr is not None:
             check_real("lr", self.lr, low=0, inclusive="neither")
@@ -182,24 +194,24 @@ class GEM(MixtureSynthesizer):
         check_real("ema_weights_beta", self.ema_weights_beta, low=0, high=1, inclusive="low")
         check_integer("embedding_dim", self.embedding_dim, low=1)
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
         answers = self.T if self.neighbouring is REPLACE_ONE else self.T + 1
-        self.n_records_ = curator.total(curator.measure, budget / answers)
+        n_records = curator.total(curator.measure, budget / answers)
         rho = budget / answers
-        choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2)
         workload = self._workload(sizes)
+        choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2) if len(workload) > 1 else 0.0
         fit = MixtureFit(self._parameters(sizes, rng), sizes, rng)
-        self.measurements_: list[Measurement] = []
+        measurements: list[Measurement] = []
         targets, states, mean_error = [], [], None
         for turn in range(self.T):
             mixture = fit.mixture()
-            expected = [self.n_records_ * shares for shares in mixture.marginals(workload)]
-            chosen = curator.choose_worst(workload, expected, rho * choice_share)
+            expected = [n_records * shares for shares in mixture.marginals(workload)]
+            chosen = curator.choose_worst(workload, expected, rho * choice_share) if choice_share else 0
             measured = curator.measure(workload[chosen], rho * (1 - choice_share))
-            self.measurements_.append(measured)
-            shares = measured.counts / self.n_records_
+            measurements.append(measured)
+            shares = measured.counts / n_records
             targets.append(Target(measured.attributes, shares.astype(np.float32)))
-            error = float(np.abs(shares - expected[chosen] / self.n_records_).max())
+            error = float(np.abs(shares - expected[chosen] / n_records).max())
             mean_error = error if mean_error is None else _EMA_ERROR * mean_error + (1 - _EMA_ERROR) * error
             fit.improve(
                 targets,
@@ -211,7 +223,7 @@ class GEM(MixtureSynthesizer):
             if 2 * (turn + 1) > self.T:
                 states.append(fit.parameters.state())
         fit.parameters.restore(self._averaged(states))
-        self._keep(fit)
+        return self._fitted(fit, n_records, measurements)
 
     @property
     def _rate(self) -> float:

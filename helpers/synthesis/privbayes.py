@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_integer, check_real
 from helpers.privacy import Guarantee
-from helpers.synthesis.base import Synthesizer
-from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells
+from helpers.synthesis.base import Fitted, Synthesizer
+from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Ledger, Measurement, check_cells
 
 Edge = tuple[int, Attributes]
 """An attribute and its parents."""
@@ -77,7 +77,7 @@ class PrivBayes(Synthesizer):
     degree : int
         Most parents of an attribute.
     structure_share : float
-        In (0, 1): part of the budget for the choice of parents; the tables get the rest.
+        In (0, 1): part of the budget for the choice of parents; the tables get the rest, and what no choice needed.
     usefulness : float
         Above 0: a table may have so many cells that its mean count is at least this many times the scale of its noise.
     domain : Domain, optional
@@ -107,8 +107,9 @@ class PrivBayes(Synthesizer):
 
     Notes
     -----
-    The choice of each further attribute with its parents is an exponential mechanism; all choices get the same part of
-    the structure's budget. Tables that are part of another are summed out of it instead of measured.
+    The choice of each further attribute with its parents, among all sets of parents that cannot grow, is an exponential
+    mechanism; all choices get the same part of the structure's budget, and one without alternatives, or where no parent
+    fits, costs nothing. Tables that are part of another are summed out of it instead of measured.
 
     Source: Zhang, Cormode, Procopiuc, Srivastava and Xiao 2017, Sections 3 to 5.
 
@@ -151,24 +152,29 @@ class PrivBayes(Synthesizer):
     def _total_budget(self) -> float:
         return float(self.epsilon)
 
+    def _spent(self, ledger: Ledger) -> float:
+        return ledger.epsilon()
+
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         return curator.measure_purely((column,), budget)
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
-        check_cells([(j,) for j in range(len(sizes))], sizes)
+        check_cells([(j,) for j in range(len(sizes))], sizes, "n_bins" if self.domain is None else "domain")
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> None:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
         for_structure = self.structure_share * budget
         n = curator.total(curator.measure_purely, 0.0)
         limit = n * (budget - for_structure) / (2 * len(sizes) * self.usefulness)
-        self.network_ = self._choose_network(curator, sizes, for_structure, int(n), limit)
-        self.tables_ = self._measure_tables(curator, sizes, budget - for_structure)
+        network, spent = self._choose_network(curator, sizes, for_structure, int(n), min(limit, LARGEST_MARGINAL))
+        return {"network_": network, "tables_": self._measure_tables(curator, network, budget - spent)}
 
     def _choose_network(
         self, curator: Curator, sizes: tuple[int, ...], budget: float, n: int, limit: float
-    ) -> tuple[Edge, ...]:
+    ) -> tuple[tuple[Edge, ...], float]:
+        """The network, and what its choices have cost."""
         label = len(sizes) - 1
         network: list[Edge] = [(label, ())]
+        spent = 0.0
         while len(network) < len(sizes):
             chosen = sorted(child for child, _ in network)
             edges = [
@@ -177,20 +183,24 @@ class PrivBayes(Synthesizer):
                 if child not in chosen
                 for parents in _parent_sets(child, chosen, sizes, self.degree, limit)
             ]
+            if len(edges) == 1 or not any(parents for _, parents in edges):
+                network.append(edges[0])
+                continue
             scores = [mutual_information(_aligned(curator, edge)) for edge in edges]
             binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
             sensitivity = mutual_information_sensitivity(n, binary=binary)
             # Nothing can change where there is one record; any sensitivity will do then.
             choice = curator.choose_purely(np.array(scores), sensitivity or 1.0, budget / label)
             network.append(edges[choice])
-        return tuple(network)
+            spent += budget / label
+        return tuple(network), spent
 
-    def _measure_tables(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> list[NDArray]:
-        needed = [tuple(sorted((child, *parents))) for child, parents in self.network_]
+    def _measure_tables(self, curator: Curator, network: tuple[Edge, ...], budget: float) -> list[NDArray]:
+        needed = [tuple(sorted((child, *parents))) for child, parents in network]
         largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
         noisy = [curator.measure_purely(attributes, budget / len(largest)) for attributes in largest]
         tables = []
-        for (child, parents), attributes in zip(self.network_, needed, strict=True):
+        for (child, parents), attributes in zip(network, needed, strict=True):
             source = next(measured for measured in noisy if set(attributes) <= set(measured.attributes))
             tables.append(_conditional(_summed_out(source, (*parents, child))))
         return tables
@@ -212,16 +222,16 @@ class PrivBayes(Synthesizer):
 
 
 def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: int, limit: float) -> list[Attributes]:
-    """Sets of parents as large as the degree allows and as a table of at most `limit` cells does."""
-    for order in range(min(degree, len(chosen)), 0, -1):
-        fitting = [
-            parents
-            for parents in combinations(chosen, order)
-            if sizes[child] * math.prod(sizes[j] for j in parents) <= limit
-        ]
-        if fitting:
-            return fitting
-    return [()]
+    """Sets of parents to which none can be added: the degree forbids it, or a table of at most `limit` cells does."""
+
+    def maximal(parents):
+        cells = sizes[child] * math.prod(sizes[j] for j in parents)
+        others = [sizes[j] for j in chosen if j not in parents]
+        full = len(parents) == degree or not others or cells * min(others) > limit
+        return full and cells <= limit
+
+    orders = range(min(degree, len(chosen)) + 1)
+    return [parents for order in orders for parents in combinations(chosen, order) if maximal(parents)] or [()]
 
 
 def _aligned(curator: Curator, edge: Edge) -> NDArray:
