@@ -5,6 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
+from dp_accounting import ZCDpEvent
+from dp_accounting.rdp import RdpAccountant
 from erm_data import simulated, weights_of
 from scipy.optimize import minimize
 from scipy.stats import chi2, chisquare, kstest, laplace, norm
@@ -376,6 +378,9 @@ def test_bad_second_moments():
     ):
         with pytest.raises(ValueError, match=word):
             private_second_moments(X, **{"bounds": CUBE, "epsilon": 1.0} | changes)
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="X must hold finite"):
+            private_second_moments([[value, 0.0]], CUBE, 1.0)
 
 
 # Where the steps lead
@@ -606,6 +611,23 @@ def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, 
         rho = 2 / spread**2 / 2 + sum(cost * e**2 for e in epsilons) + sum((limit / s) ** 2 / 2 for _, s, _ in drawn)
         assert rho == pytest.approx(model.rho_)
         assert event_epsilon(model.guarantee_.event, delta, REPLACE_ONE, method="rdp") == pytest.approx(1.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("counted", [{"prior": "offset"}, {"class_weight": "private"}], ids=["prior", "weights"])
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_one_accountant_reads_greedy_steps_and_counts(counted, delta):
+    """Of dp-accounting itself where delta is above 0, and within the budget."""
+    X, y = simulated(60, 2)
+    model = DPGreedyCoordinateClassifier(epsilon=1.5, delta=delta, n_steps=6, **counted).fit(X, y)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (pytest.approx(1.5), delta)
+    if delta == 0:
+        assert event_epsilon(model.guarantee_.event, 1e-9, REPLACE_ONE) <= 1.501
+    else:
+        accountant = RdpAccountant(neighboring_relation=REPLACE_ONE)
+        spent = accountant.compose(model.guarantee_.event).get_epsilon(delta)
+        assert 0.9 * 1.35 < spent < 1.5
+        steps = event_epsilon(ZCDpEvent(model.rho_), delta, REPLACE_ONE, method="rdp")
+        assert spent > steps * 1.001  # the counts are in it
 
 
 def test_gumbel_choices_have_the_bounded_range_that_they_are_charged_for():

@@ -88,7 +88,7 @@ def test_one_accountant_for_all_needs_less_noise_than_adding_epsilons():
 
 def test_counts_are_noisy_as_their_share_says(monkeypatch):
     """Two hundred fits without the training: the variance of discrete Laplace noise is 2 r / (1 - r)^2."""
-    monkeypatch.setattr(DPNeuralClassifier, "_trained", lambda self, X, codes, rng: nn.Linear(5, 2).double())
+    monkeypatch.setattr(DPNeuralClassifier, "_trained", lambda self, network, X, codes, rng: nn.Linear(5, 2).double())
     noise = np.array([fit(random_state=None, counts_share=0.2).counts_ - [1900, 100] for _ in range(200)])
     ratio = math.exp(-0.2)
     assert abs(noise.mean()) < 5 * 7 / math.sqrt(400)
@@ -146,6 +146,8 @@ def test_no_record_makes_it_fail_or_changes_the_guarantee(data, bounds):
     [
         ({"model": "tree"}, "model must"),
         ({"model": lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))}, "model must.*BatchNorm1d"),
+        ({"model": lambda d, k: nn.Linear(d, k + 1)}, "model must give one logit a class, 2, got 3"),
+        ({"loss": lambda z, y: nn.functional.nll_loss(z, y.float(), reduction="none")}, "model must have gradients"),
         ({"epsilon": 0.0}, "epsilon must"),
         ({"delta": 1.0}, "delta must"),
         ({"epochs": 0}, "epochs must"),
@@ -174,6 +176,34 @@ def test_bad_parameters_are_named(parameters, message):
         fit(**(CHEAP | parameters))
 
 
+FAILURES = {
+    "parameter": {"epsilon": 0.0},
+    "label": {"classes": (1, 2)},
+    "model": {"model": lambda d, k: nn.Sequential(nn.Linear(d, 4), nn.BatchNorm1d(4), nn.Linear(4, k))},
+    "loss": {"loss": lambda z, y: z[:, 2]},
+}
+
+
+@pytest.mark.parametrize("change", FAILURES.values(), ids=FAILURES)
+def test_a_fit_that_fails_pays_for_nothing_and_leaves_nothing(change, monkeypatch):
+    model = fit(**CHEAP)
+    monkeypatch.setattr(classifier, "class_counts", lambda *_: pytest.fail("counted before the model was tried"))
+    with pytest.raises(ValueError, match="must"):
+        model.set_params(**change).fit(X, Y)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
+def test_an_interrupt_leaves_no_counts_without_a_guarantee(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    model = fit(**CHEAP)
+    monkeypatch.setattr(classifier, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
 def test_a_budget_out_of_reach_is_refused():
     with pytest.raises(ValueError, match="epsilon must be within reach"):
         fit(epsilon=1e-3, delta=1e-300, epochs=1000)
@@ -193,6 +223,58 @@ def test_the_fitted_model_is_a_plain_network_in_64_bits():
     np.testing.assert_allclose(
         np.concatenate([model.predict_proba(row[None]) for row in X[:50]]), model.predict_proba(X[:50]), rtol=1e-12
     )
+
+
+class Keeping(nn.Module):
+    """Remembers what it is shown, in training or when it is asked."""
+
+    def __init__(self, d, k, training):
+        super().__init__()
+        self.inner, self.kind, self.last = nn.Linear(d, k), training, None
+
+    def forward(self, x):
+        if self.training == self.kind:
+            self.last = x.detach()
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_no_record_stays_on_the_fitted_model(training):
+    model = fit(model=lambda d, k: Keeping(d, k, training), decision="cut-off", **CHEAP)
+    assert model.model_.last is None
+    model.predict(X)
+    assert model.model_.last is None
+
+
+class Mixing(nn.Module):
+    def __init__(self, d, k):
+        super().__init__()
+        self.inner = nn.Linear(d, k)
+
+    def forward(self, x):
+        z = self.inner(x)
+        return z + 1e3 * (z.sum(0, keepdim=True) - z)  # alone: z
+
+
+def encoder(d, k):
+    """Attention over the batch, as `batch_first` is left out."""
+    layer = nn.TransformerEncoderLayer(d, 1, 8, dropout=0.0)
+    return nn.Sequential(nn.Unflatten(1, (1, d)), layer, nn.Flatten(), nn.Linear(d, k))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("make", [Mixing, encoder])
+def test_a_score_depends_on_its_record_alone_in_fit_and_after(make, monkeypatch):
+    seen, real = [], classifier.balanced_cut_off
+    monkeypatch.setattr(classifier, "balanced_cut_off", lambda s, *rest: seen.append(s) or real(s, *rest))
+    model = fit((X[:50], Y[:50]), model=make, decision="cut-off", n_records=50, **CHEAP)
+    shift = model.shifts_[1]
+    alone = np.concatenate([model.decision_function(row[None]) for row in X[:50]]) + shift
+    np.testing.assert_allclose(seen[0], alone, rtol=1e-9)
+    np.testing.assert_allclose(model.decision_function(X[:50]) + shift, alone, rtol=1e-9)
+    with torch.no_grad():
+        together = model.model_(torch.from_numpy(model._as_input(X[:50]))).diff(dim=1)[:, 0]
+    assert np.abs(together.numpy() - alone).max() > 1e-4  # the network itself does mix
 
 
 def test_bounds_map_to_the_cube_and_values_outside_to_its_sides(handed_over):

@@ -301,6 +301,9 @@ UNSAFE = {
     "layer twice": lambda: Tied("layer"),
     "used elsewhere": lambda: Tied("elsewhere"),
     "parameter beside layers": Own,
+    "overwritten by dropout": lambda: nn.Sequential(
+        nn.Linear(3, 4), nn.Dropout(0.0, inplace=True), nn.Tanh(), nn.Linear(4, 2)
+    ),
     "overwritten": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)),
 }
 
@@ -315,17 +318,53 @@ def test_what_book_keeping_would_get_wrong_is_mapped(name):
     torch.testing.assert_close(flat(sums(X, y, 0.5)), expected, rtol=1e-9, atol=1e-11)
 
 
+def over_the_class(logits, labels):
+    """Divided by the records of the class in the batch: what one label does to the others shows where labels repeat."""
+    alike = (labels[:, None] == labels[None, :]).sum(1)
+    return functional.cross_entropy(logits, labels, reduction="none") / alike
+
+
+def jumping(logits, labels):
+    """As the one before, but by leaps, so that a record more moves all the others."""
+    alike = (labels[:, None] == labels[None, :]).sum(1)
+    return functional.cross_entropy(logits, labels, reduction="none") * torch.where(alike > 5, 0.0, 5.0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 7])
 @pytest.mark.parametrize(
     "loss",
     [
         lambda z, y: functional.cross_entropy(z, y),
         lambda z, y: functional.cross_entropy(z, y, reduction="none") / (1.0 + y.sum()),
         lambda z, y: functional.cross_entropy(z, y, reduction="none") * z.detach().max(),
+        over_the_class,
+        jumping,
     ],
-    ids=["mean", "divided by the labels", "multiplied by the largest logit"],
+    ids=["mean", "divided by the labels", "multiplied by the largest logit", "divided by the class", "leaps"],
 )
-def test_a_loss_that_mixes_records_is_mapped(loss):
-    assert ClippedSums(nn.Linear(3, 2), loss, torch.float32, torch.Size([3])).route == "mapping"
+def test_no_loss_sees_two_records(loss, n_classes):
+    """On either route the sum is that of batches of one, and a record more moves it by its bound."""
+    model = moved(nn.Linear(3, n_classes)).double()
+    X, y = torch.randn(8, 3).double(), torch.tensor([0, 0, 0, 1, 0, 0, 0, 1])
+    for sums in routes(model, loss, X):
+        total = flat(sums(X, y, 0.5))
+        expected = one_at_a_time(model, loss, X, y, 0.5, torch.ones(n_classes), "loss")
+        torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-11)
+        assert (total - flat(sums(X[1:], y[1:], 0.5))).norm() <= 0.5 * (1 + 1e-9)
+
+
+def test_dropout_that_overwrites_has_the_gradients_of_what_it_left():
+    model = nn.Sequential(nn.Linear(3, 64), nn.Dropout(0.5, inplace=True), nn.Linear(64, 2)).double()
+    record, label = torch.randn(1, 3).double(), torch.tensor([1])
+    total = clipped_sum(model, CrossEntropy(), record, label, 1e9)
+    kept = total["2.weight"][0] != 0  # the units that were not dropped
+    assert 10 < kept.sum() < 54
+    assert torch.equal(kept, total["0.weight"].abs().sum(1) != 0)
+    with torch.no_grad():
+        hidden = 2 * model[0](record) * kept
+        residual = functional.softmax(model[2](hidden), 1) - functional.one_hot(label, 2)
+        expected = (2 * kept * (residual @ model[2].weight)).T @ record
+    torch.testing.assert_close(total["0.weight"], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_choice_draws_no_number_and_reads_no_parameter():

@@ -1,9 +1,12 @@
 """What the trainer executes is what was accounted, and what it publishes gives no noise back."""
 
+import copy
 import functools
 import pickle
 import shutil
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -271,6 +274,201 @@ def test_the_given_model_stays_as_it_was():
     assert all(p.grad is None for p in model.parameters())
 
 
+class Scaled(nn.Module):
+    """Its `repr` does not show the factor."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.inner, self.factor, self.also = nn.Linear(3, 2), factor, lambda x: x * factor
+
+    def forward(self, x):
+        return self.inner(self.also(self.factor * x))
+
+
+class Shifted(Scaled):
+    def __init__(self, factor):
+        super().__init__(1.0)
+        self.register_buffer("shift", torch.tensor(factor), persistent=False)
+
+    def forward(self, x):
+        return self.inner(x + self.shift)
+
+
+def noise_of(model=None, **options):
+    """The noise of one step, bare: the loss has no gradient."""
+    seen = []
+    train(model or mlp().double(), *records(), quick(1), delta=DELTA, loss=lambda z, y: 0 * z.sum(1),
+          optimizer=recording(seen), random_state=5, **options)  # fmt: skip
+    return torch.cat([gradient.flatten() for step in seen for gradient in step])
+
+
+def same_weights(make, *factors):
+    models = [make(factor).double() for factor in factors]
+    for model in models[1:]:
+        model.load_state_dict(models[0].state_dict())
+    return models
+
+
+def test_one_integer_gives_another_micro_batch_unrelated_noise():
+    """With dropout the two sums differ, and equal noise would give away by how much."""
+    numbers = [noise_of(), noise_of(), noise_of(micro_batch=4)]
+    assert torch.equal(numbers[0], numbers[1])
+    assert not (numbers[0] == numbers[2]).any()
+
+
+@pytest.mark.parametrize("make", [Scaled, Shifted])
+def test_one_integer_gives_a_model_that_differs_unseen_unrelated_noise(make):
+    one, other, again = same_weights(make, 1.0, 3.0, 1.0)
+    assert repr(one) == repr(other)
+    numbers = [noise_of(model) for model in (one, other, again)]
+    assert torch.equal(numbers[0], numbers[2])
+    assert not (numbers[0] == numbers[1]).any()
+
+
+def test_a_hook_and_a_frozen_layer_are_part_of_the_model():
+    plain, hooked, frozen = same_weights(lambda _: mlp(), 0, 1, 2)
+    hooked[0].register_forward_hook(lambda layer, inputs, output: 2 * output)
+    frozen[3].requires_grad_(False)
+    numbers = [noise_of(model) for model in (plain, hooked, frozen)]
+    assert not (numbers[0] == numbers[1]).any()
+    assert torch.equal(numbers[1], noise_of(copy.deepcopy(hooked)))
+    hooked[0]._forward_hooks[10**6] = hooked[0]._forward_hooks.popitem()[1]  # its number counts the hooks of a process
+    assert torch.equal(numbers[1], noise_of(hooked))
+    assert not (numbers[0][:4] == numbers[2][:4]).any()
+
+
+def test_a_class_that_is_written_anew_has_unrelated_noise():
+    """As in a notebook, where a cell is changed and run again with the same seed."""
+
+    def written(forward):
+        return type("Model", (nn.Linear,), {"forward": forward})(3, 2)
+
+    one, other = same_weights(
+        written,
+        lambda self, x: nn.functional.linear(x, self.weight),
+        lambda self, x: nn.functional.linear(x, self.weight, self.bias),
+    )
+    assert str(type(one)) == str(type(other))
+    assert not (noise_of(one) == noise_of(other)).any()
+
+
+NOISE_ELSEWHERE = """
+import sys; sys.path.insert(0, "tests")
+import torch; from test_neural_training import Scaled, noise_of
+torch.manual_seed(0); print(noise_of(Scaled(2.0).double())[:4].tolist())
+"""
+
+
+def test_another_process_has_the_same_noise():
+    """Nothing of an address or of the order of a set is in the key."""
+    torch.manual_seed(0)
+    here = noise_of(Scaled(2.0).double())[:4].tolist()
+    there = subprocess.run([sys.executable, "-c", NOISE_ELSEWHERE], capture_output=True, text=True, check=True)
+    assert there.stdout.strip().splitlines()[-1] == str(here)
+
+
+# What is published has seen no record
+
+
+class Keeping(nn.Module):
+    """A layer that remembers what it was shown."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(3, 2), None
+        self.register_buffer("start", torch.ones(2))
+
+    def forward(self, x):
+        self.last = x.detach()
+        return self.inner(x) + self.start
+
+
+class Remembering(CrossEntropy):
+    def __call__(self, logits, labels):
+        object.__setattr__(self, "last", logits.detach())
+        return super().__call__(logits, labels)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
+def test_nothing_that_a_layer_keeps_is_published(tmp_path, average):
+    model, loss = Keeping(), Remembering()
+    trained = train(model, *records(), quick(), delta=DELTA, loss=loss, average=average, checkpoint=tmp_path)
+    assert trained.model.last is None
+    assert model.last is None
+    assert not hasattr(loss, "last")
+    assert set(vars(trained.model)) == set(vars(model))
+    assert not torch.equal(trained.model.inner.weight, model.inner.weight)
+    assert torch.equal(trained.model.start, torch.ones(2))
+    state, *_ = read_checkpoint(tmp_path)
+    assert all(torch.equal(state[name], value) for name, value in trained.model.state_dict().items())
+
+
+class Rewriting(nn.Linear):
+    """Puts records into its parameters, but not the few that a model is tried on."""
+
+    def forward(self, x):
+        if len(x) > 4:
+            with torch.no_grad():
+                self.weight.fill_(x.detach().sum())
+        return super().forward(x)
+
+
+def test_a_layer_that_rewrites_its_parameters_publishes_none_of_it():
+    model = Rewriting(3, 2).double()
+    seen = []
+    trained = train(model, *records(), quick(noise_multiplier=1.0), delta=DELTA, optimizer=recording(seen))
+    assert torch.equal(trained.model.weight, model.weight)  # the rate is 0: nothing has moved but by the layer
+
+
+class Counting(nn.Linear):
+    def __init__(self, how):
+        super().__init__(3, 2)
+        self.how = how
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        if self.how == "replaced":
+            self.seen = x.detach().mean(0)
+        else:
+            self.seen += x.detach().mean(0)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("how", ["replaced", "in place"])
+def test_buffers_that_change_are_refused(how):
+    """The records it is tried on are zeros, which leave the values as they are."""
+    with pytest.raises(ValueError, match=r"model must keep its buffers.*seen"):
+        train(Counting(how), *records(), quick(), delta=DELTA)
+
+
+def test_tables_that_lookups_rewrite_are_refused():
+    model = nn.Sequential(nn.Embedding(4, 3, max_norm=1.0), nn.Flatten(), nn.Linear(6, 2))
+    with pytest.raises(ValueError, match="'0' with max_norm"):
+        train(model, np.zeros((4, 2), dtype=int), np.arange(4) % 2, quick(), delta=DELTA)
+
+
+class Coded(nn.Module):
+    """Codes of categories among floats."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(4, 3), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.head(self.table(x.long()).flatten(1))
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_an_index_outside_a_table_is_its_nearest(kind):
+    codes = np.array([[0, 1], [2, 3], [1, 1], [3, 0], [-7, 2], [9, 1]])
+    model, seen = Coded().double(), [[], []]
+    schedule = Schedule.constant(1, sample_rate=1.0, noise_multiplier=1e-9)
+    for values, gradients in zip((codes, codes.clip(0, 3)), seen, strict=True):
+        train(model, values.astype(kind), np.arange(6) % 2, schedule, delta=DELTA, optimizer=recording(gradients))
+    for one, other in zip(seen[0][0], seen[1][0], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
 # Views and averages
 
 
@@ -305,6 +503,29 @@ def test_all_views_of_a_record_pull_with_its_bound(weighting):
     largest = 3.0 if weighting == "bound" else 1.0
     for [gradient] in seen:
         assert gradient.norm().item() == pytest.approx(1e-2 * largest, rel=0.4)
+
+
+def test_every_step_has_the_gradient_of_the_model_before_it():
+    X, y = records()
+    model = mlp().double()
+    schedule = Schedule.constant(3, sample_rate=1.0, noise_multiplier=1e-9, clip_norm=0.5)
+    trained = train(model, X, y, schedule, delta=DELTA, optimizer=functools.partial(torch.optim.SGD, lr=5.0))
+    for _ in range(3):
+        total = clipped_sum(model, CrossEntropy(), torch.tensor(X), torch.tensor(y), 0.5)
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                value -= 5.0 * total[name] / len(y)
+    for found, value in zip(states(trained), model.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, value, rtol=0, atol=1e-6)
+
+
+def test_a_shared_parameter_is_averaged_under_all_its_names(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2))
+    model[1].weight = model[0].weight
+    trained = train(model, *records(), quick(), delta=DELTA, average=0.5, checkpoint=tmp_path)
+    state, *_ = read_checkpoint(tmp_path)
+    assert torch.equal(state["0.weight"], state["1.weight"])
+    assert torch.equal(state["0.weight"], trained.model[0].weight)
 
 
 @pytest.mark.parametrize(("average", "last"), [(0.0, 1), (0.1, 1), (0.5, 4), (0.99, 8)])

@@ -12,10 +12,11 @@ interval of length e; e^2/2 for permute-and-flip and for Laplace noise, which ar
 zero-concentrated cost Gumbel noise has twice the e.
 
 Source: Mangold, Bellet, Salmon and Tommasi 2023 (the method); Dong, Durfee and Rogers 2020, Cesar and Rogers 2021
-(bounded range); Bun and Steinke 2016 (zero-concentrated privacy).
+(bounded range); Bun and Steinke 2016 (zero-concentrated privacy; Proposition 1.4: epsilon-DP has epsilon^2/2 of it).
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -167,6 +168,13 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         check_integer("n_steps", self.n_steps, low=1)
         check_choice("selection", self.selection, tuple(SELECTION_COSTS))
         check_real("selection_share", self.selection_share, low=0, high=1, inclusive="neither")
+
+    def _released_weights(self, records, epsilon, rng):
+        """As in the base. Counts are told as zero-concentrated where the rest is, so that one accountant reads all."""
+        weights, counted = super()._released_weights(records, epsilon, rng)
+        if counted is not None and self.delta > 0:
+            counted = replace(counted, event=ZCDpEvent(epsilon**2 / 2))
+        return weights, counted
 
     def _released(self, records, weights, weighting, budget, rng):
         """Coefficients and their guarantee; sets the constants as attributes."""

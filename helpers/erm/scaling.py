@@ -83,7 +83,7 @@ def private_second_moments(
     Raises
     ------
     ValueError
-        A public parameter out of range, bounds of another shape, or no `n_records` under add/remove.
+        A public parameter out of range, bounds of another shape, no `n_records` under add/remove, or X not finite.
 
     Source: Gaussian and Laplace mechanisms, as in `helpers.privacy`; the floor is post-processing.
 
@@ -101,6 +101,8 @@ def private_second_moments(
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or X.shape[1] != len(bounds):
         raise ValueError(f"X must have {len(bounds)} columns, as many as bounds has rows, got shape {X.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError("X must hold finite numbers, found NaN or infinity")
     d = len(bounds)
     box = _box(*bounds.T, _center(center, d))
     sums = np.array([column @ column for column in box.rows(X).T])

@@ -19,6 +19,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
+from torch.func import vmap
 
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
 from helpers.data import into_ball
@@ -26,7 +27,7 @@ from helpers.neural import models
 from helpers.neural.decisions import balanced_cut_off
 from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, RecordLoss, effective_number_weights
 from helpers.neural.schedule import Schedule
-from helpers.neural.training import train
+from helpers.neural.training import check_trainable, throw_away, train
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -66,7 +67,7 @@ _DECISIONS = ("likely", "prior", "cut-off")
 _SOURCE = "privacy loss distributions of Poisson-sampled Gaussian steps and {parts} (Doroshenko et al. 2022)"
 _LEAST_NOISE, _MOST_NOISE = 0.05, 1e6
 _LARGEST_VALUE = 1e18  # of a feature: its square is still a 32-bit float
-_ROWS = 4096  # predicted at a time
+_ROWS = 1024  # predicted at a time
 
 
 class Budget(NamedTuple):
@@ -143,7 +144,7 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     model_ : torch.nn.Module
-        In 64-bit floats, so that a row's scores do not depend on the rows beside it.
+        In 64-bit floats. It has seen no record; scores are computed by a copy, one row at a time.
     schedule_ : Schedule
         What was run.
     counts_ : ndarray (K,) of int64, or None if nothing was counted
@@ -234,7 +235,19 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y):
-        """Fit privately to X (n, d) and labels y (n,); returns self."""
+        """Fit privately to X (n, d) and labels y (n,); returns self. A fit that fails leaves nothing behind."""
+        self._forget()
+        try:
+            return self._fit(X, y)
+        except BaseException:  # an interrupt too: what was released by then has no guarantee yet
+            self._forget()
+            raise
+
+    def _forget(self):
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _fit(self, X, y):
         self._check_parameters()
         budget = self._budget()
         schedule = _calibrated(self._schedule(), budget.events(), self.epsilon, self.delta)
@@ -243,10 +256,11 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         self.classes_ = check_classes(self.classes)
         codes = label_codes(y, self.classes_)
         rng = self._noise_generator(X, y)
+        network = self._new_model(X.shape[1], rng)
         self.counts_ = self._noisy_counts(codes, budget, rng)
         self.class_weight_ = self._class_weights()
         self.schedule_ = schedule
-        self.model_ = self._trained(X, codes, rng)
+        self.model_ = self._trained(network, X, codes, rng)
         self.shifts_ = self._shifts(X, codes, budget, rng)
         self.guarantee_ = self._guarantee(budget, rng)
         return self
@@ -366,13 +380,14 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         weights = 1.0 if self.class_weight_ is None else self.class_weight_
         return max(round(float(np.sum(weights * self._positive_counts()))), 1)
 
-    def _trained(self, X, codes, rng) -> nn.Module:
+    def _trained(self, network, X, codes, rng) -> nn.Module:
         """The trained network, offset included, in evaluation mode."""
+        network = network if self.prior is None else models.with_prior(network, self._log_prior())
         loss = self.loss
         if isinstance(loss, str):
             loss = _LOSSES[loss](tuple(self._positive_counts()) if loss in _COUNTED_LOSSES else ())
         trained = train(
-            self._new_model(X.shape[1], rng),
+            network,
             self._as_input(X).astype(np.float32),
             codes,
             _Planned(self.schedule_.noise_multipliers, self.schedule_.clip_norms, self.schedule_.sample_rates),
@@ -390,14 +405,21 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return trained.model.cpu().double()
 
     def _new_model(self, n_features, rng) -> nn.Module:
-        seed = int(rng.integers(2**63))
+        """The network before training; what the caller made is tried before anything is paid for."""
+        seed, n_classes = int(rng.integers(2**63)), len(self.classes_)
+        loss = CrossEntropy() if isinstance(self.loss, str) else self.loss
         if isinstance(self.model, str):
-            network = _MODELS[self.model](n_features, len(self.classes_), seed)
+            network = _MODELS[self.model](n_features, n_classes, seed)
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                network = self.model(n_features, len(self.classes_))
-        return network if self.prior is None else models.with_prior(network, self._log_prior())
+                network = self.model(n_features, n_classes)
+        if isinstance(self.model, str) and isinstance(self.loss, str):
+            return network
+        found = check_trainable(network, loss, torch.zeros(n_features))
+        if found != n_classes:
+            raise ValueError(f"model must give one logit a class, {n_classes}, got {found}")
+        return network
 
     def _shifts(self, X, codes, budget, rng) -> np.ndarray:
         if self.decision == "likely":
@@ -446,10 +468,14 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return np.clip(X, -_LARGEST_VALUE, _LARGEST_VALUE)
 
     def _logits(self, X) -> np.ndarray:
-        """Logits (n, K) of rows X (n, d)."""
-        rows = torch.from_numpy(self._as_input(X))
-        with torch.no_grad():
-            parts = [self.model_(rows[start : start + _ROWS]).numpy() for start in range(0, len(rows), _ROWS)]
+        """Logits (n, K) of rows X (n, d), each of its row alone, whatever the network does with a batch.
+
+        By a copy: layers may keep what they are shown, and `model_` is published.
+        """
+        model, rows = throw_away(self.model_), torch.from_numpy(self._as_input(X))
+        # Mapped with gradients on: without, PyTorch's fused encoder layers run, which cannot be mapped.
+        alone = vmap(lambda row: model(row[None])[0], randomness="different")
+        parts = [alone(rows[start : start + _ROWS]).detach().numpy() for start in range(0, len(rows), _ROWS)]
         return np.concatenate([np.empty((0, len(self.classes_))), *parts])
 
 

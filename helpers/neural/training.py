@@ -4,7 +4,7 @@
 clipping, a sum, noise, division by the *expected* batch size. The result, with every model on the way to it, is
 differentially private under add/remove, and its guarantee comes from the schedule that was run.
 
-Three decisions that the guarantee rests on:
+Four decisions that the guarantee rests on:
 
 *Gradients of single records.* `helpers.neural.gradients` differentiates each record's loss alone, or takes a faster
 route after checking that it does the same. Random views of a record (`augment`) are made from that record alone, and
@@ -18,10 +18,14 @@ may move the last bits of another's gradient by changing the batch's size (`EXAC
 *A record without a finite gradient contributes nothing.* If its norm is infinite or not a number, its clipped gradient
 is zero, as if it had not been drawn; nothing is raised, counted or shown. One record can thus neither spoil the sum nor
 be seen by its failure. If the model itself has diverged, training goes on with noise alone.
+
+*What is published has never seen a record.* Forward passes are run by a copy of the model that is thrown away, because
+a layer may keep what it was shown. Parameters are copied to it before every step, and gradients are all it gives.
 """
 
 import copy
 import functools
+import itertools
 import json
 import math
 import os
@@ -29,6 +33,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -48,6 +53,7 @@ from helpers.privacy.randomness import check_random_state
 KEY_SECRET = "the file private-noise-key.json was kept secret until the end of the run"
 _PUBLIC, _PRIVATE = "model.pt", "private-noise-key.json"
 _RATE_BITS = 53
+_PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)
 _SGD = functools.partial(torch.optim.SGD, lr=0.1)
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -82,7 +88,8 @@ class Trained:
     Parameters
     ----------
     model : torch.nn.Module
-        After the last step, or the mean of the last ones, in evaluation mode.
+        After the last step, or the mean of the last ones, in evaluation mode. Only its trainable parameters differ from
+        those of the model that was given.
     schedule : Schedule
         What was run.
     guarantee : Guarantee
@@ -121,7 +128,9 @@ def train(
     Parameters
     ----------
     model : torch.nn.Module
-        Maps (1, ...) to logits (1, K), with parameters of 32 or 64 bits. Its starting values are public.
+        Maps (1, ...) to logits (1, K), with parameters of 32 or 64 bits. Its starting values are public, with its
+        buffers, which stay as they are. An index outside the table of an `nn.Embedding` counts as the nearest row: an
+        error would tell of the record.
     X : array (n, ...)
         Records: floats, finite; bytes (uint8) are turned into floats, other integers are passed on.
     y : array of integers (n,)
@@ -145,8 +154,9 @@ def train(
     n_records : int, optional
         Public number that divides, with the rate, the noisy sum; the length of X, which is then public, if left out.
     micro_batch : int
-        Records whose gradients are in memory at a time. The result is the same up to rounding, unless the model draws
-        random numbers (dropout), which then fall differently.
+        Records whose gradients are in memory at a time. It does not change the law of the result. Numbers that the
+        model draws (dropout) fall differently, so another size has other noise too: `random_state` does not repeat a
+        result with it.
     augment : callable, optional
         One record (...) to V random views of it (V, ...), V always the same. The record's gradient is the mean over its
         views, formed before clipping, so the guarantee does not change. It draws from PyTorch's global generator, which
@@ -156,7 +166,10 @@ def train(
         alone). It costs no privacy, since all of them are covered.
     random_state : int, optional
         None: unpredictable. An integer, for reproducing a result on one kind of machine, gives noise that depends on
-        it, the data and everything else that is computed; whoever knows it knows the noise.
+        it, the data and everything else that is computed; whoever knows it knows the noise. What model, loss and
+        `augment` hold is part of that, methods and functions by their code. Two things are not seen: global variables,
+        and the inside of objects written in C, which count by type and name. Models that differ in these alone share
+        their noise.
     device : str or torch.device
         "cpu" or "cuda".
     checkpoint : path, optional
@@ -181,7 +194,8 @@ def train(
     ------
     ValueError
         A parameter is out of range, records or labels are outside their domain, the model has layers that mix records
-        (batch normalisation) or keeps running statistics, or a checkpoint is of another run. Before the first step.
+        (batch normalisation), keeps running statistics or changes its buffers, or a checkpoint is of another run.
+        Before the first step.
 
     Source: Abadi et al. 2016, Algorithm 1; record-wise class weights, dpci Algorithm 4 with public weights;
     views and averages, De, Berrada, Hayes, Smith and Balle 2022.
@@ -231,7 +245,7 @@ def train(
         saver.forget_key()
     run.model.zero_grad(set_to_none=True)
     if run.mean is not None:
-        run.model.load_state_dict(run.mean)
+        run.model.load_state_dict(run.mean, strict=False)
     return Trained(run.model.eval(), schedule, guarantee)
 
 
@@ -239,7 +253,7 @@ def train(
 class _Run:
     """The checked arguments of one run, its model and its optimiser."""
 
-    model: nn.Module
+    model: nn.Module  # what will be published: it sees no record, the model of `sums` does
     X: Tensor
     y: Tensor
     schedule: Schedule
@@ -252,7 +266,7 @@ class _Run:
     augment: Augmentation | None
     averaged: int  # last steps whose models are averaged
     sums: ClippedSums
-    mean: dict[str, Tensor] | None = None  # of the models so far, once the first of these steps is done
+    mean: dict[str, Tensor] | None = None  # trainable parameters, once the first of these steps is done
 
     @classmethod
     def prepare(
@@ -281,6 +295,7 @@ class _Run:
         check_choice("device", device.type, ("cpu", "cuda"))
         _check_model(model)
         model = copy.deepcopy(model).to(device).train()
+        loss, augment = CrossEntropy() if loss is None else loss, copy.deepcopy(augment)
         X, y = _tensor("X", X), _tensor("y", y)
         if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise ValueError(
@@ -288,11 +303,10 @@ class _Run:
                 f"{tuple(y.shape)}, labels of type {y.dtype}"
             )
         n_records = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
-        loss = CrossEntropy() if loss is None else loss
         blank = torch.zeros(X.shape[1:], dtype=X.dtype, device=device)
-        views = blank[None] if augment is None else _views(augment, blank)
-        sums = ClippedSums(model, loss, views.dtype, views.shape[1:])
-        n_classes = _probe(model, sums, views)
+        views = blank[None] if augment is None else _views(copy.deepcopy(augment), blank)
+        sums = ClippedSums(throw_away(model), copy.deepcopy(loss), views.dtype, views.shape[1:])
+        n_classes = _probe(sums, views)
         weights = None if class_weight is None else _check_weights(class_weight, n_classes).to(device)
         _check_domain(X, y, n_classes)
         made = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
@@ -303,12 +317,14 @@ class _Run:
 
     def context(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """What the result depends on besides the noise: what is public of it, and the data. Before the first step."""
-        state = {name: _numpy(value) for name, value in self.model.state_dict().items()}
+        known = {}
+        model, loss, augment = (_described(part, known) for part in (self.model, self.loss, self.augment))
         weights = None if self.class_weight is None else _numpy(self.class_weight)
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
-        views = (self.augment, self.averaged)
-        rules = (self.loss, weights, self.weighting, repr(self.optimizer), self.n_records)
-        return ("neural.train", repr(self.model), state, steps, *rules, *views), (_numpy(self.X), _numpy(self.y))
+        rules = (loss, weights, self.weighting, repr(self.optimizer), self.n_records, augment, self.averaged)
+        # Where and in which order numbers are drawn: other dropout with the same noise would give the noise away.
+        order = (self.micro_batch, self.y.device.type)
+        return ("neural.train", model, steps, *rules, *order), (_numpy(self.X), _numpy(self.y))
 
     def step(self, index: int, key: int) -> ExecutedStep:
         """One step; its randomness depends on the key and its index only, so a repeated step is the same step."""
@@ -316,6 +332,9 @@ class _Run:
             float(array[index])
             for array in (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
         )
+        with torch.no_grad():
+            for mine, seeing in zip(self.model.parameters(), self.sums.model.parameters(), strict=True):
+                seeing.copy_(mine)
         rng = noise_generator(key, "step", index)
         chosen = torch.from_numpy(poisson_sample(len(self.y), rate, rng)).to(self.y.device)
         layers = [self.y.device] if self.y.device.type == "cuda" else []
@@ -343,12 +362,11 @@ class _Run:
         seen = steps - (len(self.schedule) - self.averaged)
         if seen < 1:
             return
-        state = self.model.state_dict()
+        # By all names of a parameter: a state that is loaded has them.
+        named = self.model.named_parameters(remove_duplicate=False)
+        state = {name: value.detach() for name, value in named if value.requires_grad}
         before = {name: torch.zeros_like(value) for name, value in state.items()} if seen == 1 else self.mean
-        self.mean = {
-            name: before[name] + (value - before[name]) / seen if value.is_floating_point() else value.clone()
-            for name, value in state.items()
-        }
+        self.mean = {name: before[name] + (value - before[name]) / seen for name, value in state.items()}
 
 
 def poisson_sample(n: int, rate: float, rng: np.random.Generator) -> np.ndarray:
@@ -376,6 +394,66 @@ def _numpy(value: Tensor) -> np.ndarray:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no such type
 
 
+def throw_away(model: nn.Module) -> nn.Module:
+    """A copy of a model to show private records to: what its layers keep of them goes with it.
+
+    Its embeddings take an index outside their table for the nearest one, as an error would depend on the record.
+
+    >>> throw_away(nn.Embedding.from_pretrained(torch.tensor([[1.0], [2.0]])))(torch.tensor([-5, 7]))[:, 0].tolist()
+    [1.0, 2.0]
+    """
+    model = copy.deepcopy(model)
+    for layer in model.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.register_forward_pre_hook(_in_table)
+    return model
+
+
+def _in_table(layer: nn.Embedding | nn.EmbeddingBag, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    indices, *others = inputs
+    return indices.clamp(0, layer.num_embeddings - 1), *others
+
+
+def _described(value: Any, known: dict[int, tuple[int, Any]]) -> Any:
+    """What a model or function is, in values that `noise_generator` reads alike in every process.
+
+    A model's `repr` shows what its author chose to show, and pickled tensors hold addresses. `known` holds the objects
+    that were described before, so that a circle ends.
+    """
+    if isinstance(value, Tensor):
+        return str(value.dtype), value.requires_grad, _numpy(value)
+    if isinstance(value, list | tuple):
+        return [_described(item, known) for item in value]
+    if isinstance(value, dict):
+        return [(_described(key, known), _described(item, known)) for key, item in value.items()]
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, torch.dtype | torch.device):
+        return str(value)
+    if isinstance(value, MethodType):
+        return _described((value.__func__, value.__self__), known)
+    if isinstance(value, functools.partial):
+        return _described((value.func, value.args, value.keywords), known)
+    if isinstance(value, ModuleType) or not hasattr(value, "__dict__"):
+        return type(value), getattr(value, "__name__", None)
+    if id(value) in known:
+        return "again", known[id(value)][0]
+    known[id(value)] = len(known), value
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return value.__code__, _described((value.__defaults__, value.__kwdefaults__, cells), known)
+    # Hooks are kept under numbers that count all hooks of the process.
+    held = {name: list(item.values()) if name.endswith("_hooks") else item for name, item in vars(value).items()}
+    return type(value), _methods(type(value)), _described(held, known)
+
+
+def _methods(kind: type) -> list[tuple[str, CodeType]]:
+    """Code of a class and its bases: one that is written anew, in a notebook say, keeps its name."""
+    classes = [base for base in kind.__mro__ if not base.__module__.startswith("torch.")]
+    parts = [item for base in classes for item in vars(base).items()]
+    return [(name, part.__code__) for name, part in parts if isinstance(part, FunctionType)]
+
+
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
@@ -387,6 +465,11 @@ def _check_model(model: nn.Module) -> None:
             raise ValueError(
                 f"model must treat every record alone, got layer {name or 'model'!r} of type {type(layer).__name__}, "
                 "which mixes the records of a batch or keeps their statistics; GroupNorm does not"
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+            raise ValueError(
+                f"model must keep its parameters in a forward pass, got layer {name or 'model'!r} with max_norm, which "
+                "rewrites the rows that records look up"
             )
     trainable = {name: value.dtype for name, value in model.named_parameters() if value.requires_grad}
     others = [name for name, dtype in trainable.items() if dtype not in (torch.float32, torch.float64)]
@@ -403,19 +486,51 @@ def _views(augment: Augmentation, blank: Tensor) -> Tensor:
     return views
 
 
-def _probe(model: nn.Module, sums: ClippedSums, views: Tensor) -> int:
+def check_trainable(model: nn.Module, loss: RecordLoss, record: Tensor) -> int:
+    """Number of classes of a model that `train` accepts with records like this one, which is made up.
+
+    Raises
+    ------
+    ValueError
+        As `train`, about the model.
+
+    >>> check_trainable(nn.Linear(4, 3), CrossEntropy(), torch.zeros(4))
+    3
+    """
+    _check_model(model)
+    sums = ClippedSums(throw_away(model).train(), copy.deepcopy(loss), record.dtype, record.shape)
+    return _probe(sums, record[None])
+
+
+def _probe(sums: ClippedSums, views: Tensor) -> int:
     """Number of classes; gradients of two blank records show whether the model can be trained at all."""
-    records = views[:1].expand(2, *views.shape[1:])
+    model, records = sums.model, views[:1].expand(2, *views.shape[1:])
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[views.device] if views.device.type == "cuda" else []):
+            before = _versions(model)
             logits = model(as_input(records[:1], model))
+            changed = _changed(before, _versions(model))
+            if changed:
+                raise ValueError(f"model must keep its buffers and parameters in a forward pass, got other {changed}")
             if logits.ndim != 2 or len(logits) != 1 or logits.shape[1] < 2:
                 raise ValueError(f"model must map (1, ...) to logits (1, K), K >= 2, got {tuple(logits.shape)}")
             sums(records, torch.zeros(2, dtype=torch.long, device=views.device), 1.0)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, IndexError) as error:
         shape = tuple(views.shape[1:])
         raise ValueError(f"model must have gradients for single records of shape {shape}: {error}") from error
     return logits.shape[1]
+
+
+def _versions(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
+    """Parameters and buffers, and how often each was written to: blank records may leave the values as they were."""
+    tensors = itertools.chain(model.named_parameters(), model.named_buffers())
+    return {name: (value, value._version) for name, value in tensors}
+
+
+def _changed(before: dict[str, tuple[Tensor, int]], after: dict[str, tuple[Tensor, int]]) -> list[str]:
+    none = (None, 0)
+    pairs = {name: (before.get(name, none), after.get(name, none)) for name in before | after}
+    return [name for name, (old, new) in pairs.items() if old[0] is not new[0] or old[1] != new[1]]
 
 
 def _check_weights(class_weight: Sequence[float], n_classes: int) -> Tensor:
@@ -455,7 +570,7 @@ def read_checkpoint(folder: str | os.PathLike) -> tuple[dict[str, Tensor], Sched
         told["epsilon"], told["delta"], ADD_REMOVE, schedule.event(), tuple(told["assumes"]), told["source"]
     )
     finished = saved["steps"] == len(schedule)
-    state = saved["mean"] if finished and saved["mean"] is not None else saved["model"]
+    state = saved["model"] | (saved["mean"] if finished and saved["mean"] is not None else {})
     return state, schedule, guarantee, saved["steps"]
 
 
