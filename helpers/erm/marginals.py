@@ -1,0 +1,248 @@
+"""Marginal distributions of all attributes and the sizes of all classes, in one Gaussian release.
+
+The histogram of an ordered attribute is released as a tree: at every node the difference of its two halves. A record is
+in one node a level, so the noise on an interval adds up over a few differences instead of over all of its cells. What
+follows the noise is post-processing: every difference is shrunk towards that of equally full cells, by as much as its
+level is noise. With it comes what a learner makes of the marginals, `RankFeatures`.
+
+Source: Xiao, Wang and Gehrke 2011 (the Haar wavelet under differential privacy), with Gaussian noise.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.polynomial.legendre import legval
+from numpy.typing import NDArray
+
+from helpers.data.domain import Attribute, Domain
+from helpers.privacy import REPLACE_ONE, to_grid
+
+LABEL_SHARE = 0.2
+"""Of the squared sensitivity: a poor count of a rare class costs more than a poor cell."""
+_FEW = 4  # cells of an ordered attribute that are not worth a tree
+_LEAST = 2.0  # records of a class
+_DEGREES = (1.0, 0.5, 0.35)  # weights of the polynomials of a rank; what is smooth comes first
+_SHORT = 1e-100  # of squares that are taken to be zero
+
+
+class Marginals(NamedTuple):
+    """What is known about single attributes and about the label.
+
+    Attributes
+    ----------
+    cells : list of ndarray (size,)
+        Shares of the records in the cells of each attribute; they add up to 1.
+    counts : ndarray (K,)
+        Records of each class, as noisy as they came: a rare one can be below 0.
+    n_records : float
+        Their number, at least 1: the public one, or a noisy one under add/remove.
+    spread : float
+        Standard deviation of the noise on one of `counts`.
+    """
+
+    cells: list[NDArray[np.float64]]
+    counts: NDArray[np.float64]
+    n_records: float
+    spread: float
+
+    @property
+    def priors(self) -> NDArray[np.float64]:
+        """Shares (K,) of the classes, each of at least two records."""
+        sizes = np.maximum(self.counts, _LEAST)
+        return sizes / sizes.sum()
+
+
+def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> float:
+    """l2 sensitivity of the differences, counts and class sizes that `noisy_marginals` adds noise to.
+
+    A record adds 1 or -1 to one difference a level of a tree, or 1 to one cell of a histogram. Where one record
+    replaces another, their cells part at one level, where a difference changes by 2, and on every finer level two
+    differences change by 1: the squared change is at most 4 + 2 (levels - 1) a tree, and 2 a histogram. The class sizes
+    are scaled so that they make `LABEL_SHARE` of the whole.
+
+    >>> domain = Domain.from_bounds([[0, 1]], n_bins=32)
+    >>> round((1 - LABEL_SHARE) * marginals_sensitivity(domain, REPLACE_ONE) ** 2, 9)
+    12.0
+    """
+    replaced = neighbouring is REPLACE_ONE
+    squares = 0
+    for attribute in domain.attributes:
+        levels = _depth(attribute.size) if _is_tree(attribute) else 0
+        squares += (2 * levels + 2 if replaced else levels) if levels else 1 + replaced
+    return math.sqrt(squares / (1 - LABEL_SHARE))
+
+
+def noisy_marginals(
+    codes: NDArray, domain: Domain, mu: float, neighbouring: NeighboringRelation, rng: np.random.Generator
+) -> Marginals:
+    """Marginals by one Gaussian mechanism of parameter `mu`, sensitivity over standard deviation of the noise.
+
+    Parameters
+    ----------
+    codes : ndarray of int (n, number of attributes + 1)
+        Private; from `Domain.encode`, the label last.
+    domain : Domain
+        Public.
+    mu : float
+        Above 0.
+    neighbouring : NeighboringRelation
+        Under `REPLACE_ONE` the number of records is public, and is used.
+    rng : numpy.random.Generator
+        Secret.
+    """
+    sensitivity = marginals_sensitivity(domain, neighbouring)
+    spread, replaced = sensitivity / mu, neighbouring is REPLACE_ONE
+    tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
+    weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
+    counts = _noised(weight * tables.pop(), spread, rng) / weight
+    noisy = [
+        [_noised(part, spread, rng) for part in (_differences(table) if _is_tree(attribute) else [table])]
+        for attribute, table in zip(domain.attributes, tables, strict=True)
+    ]
+    n_records, on_count = float(len(codes)), spread / weight
+    if replaced:
+        counts += (n_records - counts.sum()) / len(counts)
+        on_count *= math.sqrt(1 - 1 / len(counts))
+    else:
+        n_records = float(counts.sum())
+    n_records = max(n_records, 1.0)
+    return Marginals(_denoised(domain, noisy, n_records, spread), counts, n_records, on_count)
+
+
+class RankFeatures:
+    """Additive features of records: polynomials of private mid-ranks, and centred indicators of levels.
+
+    An ordered attribute gives u = 2 rank - 1, between the middles of its cells by linear interpolation, and the
+    Legendre polynomials of degree 2 and 3 of u, which are centred and orthogonal under the marginal and weigh less; a
+    level of a categorical attribute gives (indicator - share)/sqrt 2, which for two levels is the same as u. All that
+    depends on the records is `cells`. The unit is the root mean square of a row's length under the marginals.
+
+    Parameters
+    ----------
+    domain : Domain
+    cells : list of ndarray
+        As in `Marginals`.
+
+    Attributes
+    ----------
+    tables : list of ndarray (size, columns)
+        Values of the features in the cells of each attribute.
+
+    >>> features = RankFeatures(Domain.from_bounds([[0, 4]], n_bins=4), [np.full(4, 0.25)])
+    >>> features.rows(np.array([[0.5], [3.5]])).round(2).tolist()
+    [[-1.21, 0.39, -0.08], [1.21, 0.39, 0.08]]
+    """
+
+    def __init__(self, domain, cells):
+        self.domain, self.tables, square = domain, [], 0.0
+        for attribute, shares in zip(domain.attributes, cells, strict=True):
+            table = _of_ranks(shares) if attribute.edges else (np.eye(len(shares)) - shares) / math.sqrt(2)
+            self.tables.append(table)
+            square += float(shares @ (table**2).sum(axis=1))
+        unit = math.sqrt(square) if square > _SHORT else 1.0  # 0 where each attribute has one cell with all records
+        self.tables = [table / unit for table in self.tables]
+
+    @staticmethod
+    def count(domain: Domain) -> int:
+        """Number D of columns of `rows`."""
+        return sum(min(a.size - 1, len(_DEGREES)) if a.edges else a.size for a in domain.attributes)
+
+    def rows(self, X: NDArray) -> NDArray[np.float64]:
+        """Rows (n, D) of records X (n, d)."""
+        rows, start = np.empty((len(X), self.count(self.domain))), 0
+        for attribute, table in zip(self.domain.attributes, self.tables, strict=True):
+            stop = start + table.shape[1]
+            if attribute.edges:
+                values = X[:, attribute.columns[0]].astype(float)
+                for column, heights in zip(range(start, stop), table.T, strict=True):
+                    rows[:, column] = np.interp(values, middles(attribute), heights)
+            else:
+                rows[:, start:stop] = table[attribute.encode(X)]
+            start = stop
+        return rows
+
+
+def middles(attribute: Attribute) -> NDArray[np.float64]:
+    """Middles (size,) of the cells of an ordered attribute."""
+    edges = np.asarray(attribute.edges)
+    return (edges[1:] + edges[:-1]) / 2
+
+
+def _of_ranks(shares) -> np.ndarray:
+    """Values (size, at most 3) of the polynomials in the cells of an ordered attribute."""
+    ranks = 2 * (np.cumsum(shares) - shares / 2) - 1
+    basis = [np.ones(len(shares))]
+    for degree in range(1, min(len(shares), len(_DEGREES) + 1)):
+        # With equal variance where the ranks are uniform: that of degree k is 1/(2 k + 1).
+        values = legval(ranks, np.eye(degree + 1)[degree]) * math.sqrt((2 * degree + 1) / 3)
+        for other in basis:
+            values = values - other * ((shares * other) @ values / max((shares * other) @ other, _SHORT))
+        basis.append(values)
+    return np.column_stack([np.zeros((len(shares), 0)), *map(np.multiply, _DEGREES, basis[1:])])
+
+
+def _depth(size: int) -> int:
+    """Levels of differences of a tree over so many cells, padded to a power of two."""
+    return max(size - 1, 0).bit_length()
+
+
+def _is_tree(attribute: Attribute) -> bool:
+    return bool(attribute.edges) and attribute.size > _FEW
+
+
+def _noised(values, spread, rng) -> np.ndarray:
+    return to_grid(values + rng.normal(0.0, spread, values.shape), spread)
+
+
+def _sums(table) -> list[np.ndarray]:
+    """Sums over the nodes of every level, from the root to the cells."""
+    padded = np.zeros(1 << _depth(len(table)))
+    padded[: len(table)] = table
+    sums = [padded]
+    while len(sums[0]) > 1:
+        sums.insert(0, sums[0].reshape(-1, 2).sum(axis=1))
+    return sums
+
+
+def _differences(table) -> list[np.ndarray]:
+    """Left half less right half of every node, level by level from the root."""
+    return [level[::2] - level[1::2] for level in _sums(table)[1:]]
+
+
+def _denoised(domain, noisy, n_records, spread) -> list[np.ndarray]:
+    """Shares of the cells from noisy differences and noisy histograms."""
+    trees = [j for j, attribute in enumerate(domain.attributes) if _is_tree(attribute)]
+    flat = [j for j in range(len(noisy)) if j not in trees]
+    cells = dict(zip(flat, _histograms([noisy[j][0] for j in flat], n_records, spread), strict=True))
+    nodes = {j: np.array([n_records]) for j in trees}
+    widths = {j: _sums(np.ones(domain.attributes[j].size)) for j in trees}
+    for depth in range(max((len(noisy[j]) for j in trees), default=0)):
+        deep = [j for j in trees if depth < len(noisy[j])]
+        halves = [widths[j][depth + 1].reshape(-1, 2).T for j in deep]
+        sizes = [nodes[j] for j in deep]
+        even = [
+            s * (left - right) / np.maximum(left + right, 1) for s, (left, right) in zip(sizes, halves, strict=True)
+        ]
+        kept = _shrunk([noisy[j][depth] - e for j, e in zip(deep, even, strict=True)], sizes, spread)
+        for j, size, (_, right), difference in zip(deep, sizes, halves, map(np.add, even, kept), strict=True):
+            difference = np.where(right == 0, size, np.clip(difference, -size, size))  # nothing is in the padding
+            nodes[j] = np.column_stack([size + difference, size - difference]).ravel() / 2
+    cells |= {j: nodes[j][: domain.attributes[j].size] / n_records for j in trees}
+    return [cells[j] for j in range(len(noisy))]
+
+
+def _histograms(noisy, n_records, spread) -> list[np.ndarray]:
+    even = [np.full(len(counts), n_records / len(counts)) for counts in noisy]
+    kept = _shrunk(list(map(np.subtract, noisy, even)), even, spread)
+    positive = [np.maximum(e + k, 0.0) for e, k in zip(even, kept, strict=True)]
+    return [counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts)) for counts in positive]
+
+
+def _shrunk(deviations, sizes, spread) -> list[np.ndarray]:
+    """What a normal prior leaves of noisy deviations, whose standard deviation is a common share of `sizes`."""
+    signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations)
+    square = sum(float(size @ size) for size in sizes)
+    share = max(signal, 0.0) / square if square > 0 else 0.0
+    return [d * (share * s**2 / (share * s**2 + spread**2)) for d, s in zip(deviations, sizes, strict=True)]

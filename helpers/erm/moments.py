@@ -1,0 +1,394 @@
+"""A private additive classifier without an optimiser: two Gaussian releases, of marginals and of moments.
+
+What a linear classifier needs are the class means of its features and their second moments. Here the features are
+polynomials of private ranks (`helpers.erm.marginals`), clipped to length 1 while the moments are taken, and one release
+has it all. Scores are sums of one function an attribute, which can be looked at.
+
+**What one record moves.** Let phi be a record's row, |phi| <= 1, pi the class shares of the first release, and a_y the
+unit vector of the label y less pi. Released are sum a_y phi' and k sum a_y with noise of standard deviation sigma, and
+S = sum phi phi' with noise of standard deviation t = sqrt 2 sigma/q on the diagonal and t/sqrt 2 off it, which is t in
+the Frobenius norm. Take q >= |a_y| for all y, and let another record take this one's place, with rows of lengths r and
+s at an angle of cosine c. With the same label it moves all of it, in units of sigma and squared, by at most
+
+    q^2 [r^2 + s^2 - 2 c r s + (r^4 + s^4 - 2 c^2 r^2 s^2)/2] <= 4 q^2:
+
+this falls with c, and at c = -1 it is q^2 [(r + s)^2 + (r^2 - s^2)^2/2], which grows with r and with s, and is 4 q^2 at
+r = s = 1. With another label z it is at most
+
+    |a_y|^2 r^2 + |a_z|^2 s^2 - 2 c r s <a_y, a_z> + 2 k^2 + q^2 (r^4 + s^4 - 2 c^2 r^2 s^2)/2,
+
+whose two terms in c r s are at most <a_y, a_z>^2/q^2 together, so that 2 k^2 <= 3 q^2 - |a_y|^2 - |a_z|^2 -
+<a_y, a_z>^2/q^2 makes it at most 4 q^2 again. So sigma = 2 q/mu makes all of it one Gaussian mechanism of parameter mu:
+**S is free**, it costs no more than the first sum does alone. One record more or less moves the sums by at most
+|a_y| sqrt(1 + k^2), and S by 1, which is paid for.
+
+Source: the sufficient statistics of Vu and Slavkovic 2009 and of Wang 2018 (adaptive ridge), on ranks.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, GaussianDpEvent
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from helpers.checks import check_choice, check_real, label_codes
+from helpers.data.domain import Domain, check_labels
+from helpers.erm.losses import zero_sum_basis
+from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    REPLACE_ONE,
+    Guarantee,
+    PrivateMixin,
+    check_random_state,
+    gaussian_mu,
+    noise_assumptions,
+    to_grid,
+)
+
+DECISIONS = ("prior", "likely")
+_N_BINS = 32
+_SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing
+_COUNT = 1.25  # most of k^2 under replace-one
+_COUNT_ADDED = 0.1  # k^2 under add/remove, where only records that are there have a share of the noise
+_MOMENTS_ADDED = 0.15  # of the squared parameter, for S under add/remove
+_RIDGE = 15.0
+_GAPS = (0.7, 3.0)  # distances of class means, in standard deviations of the score, that are believed
+_WITHIN = 0.1  # least share of a score's variance that is within the classes
+_BLOCK = 1 << 22  # entries of rows at a time
+_MOST_FEATURES = 4000
+
+
+class Shape(NamedTuple):
+    """What one attribute adds to the log-odds of a class.
+
+    Attributes
+    ----------
+    name : str
+    places : ndarray (size,)
+        Middles of the cells of an ordered attribute, or levels.
+    log_odds : ndarray (1, size) or (K, size)
+        Centred under the private marginal; of the second class, or of each of more than two.
+    spread : ndarray of the same shape
+        Standard deviation of `log_odds` from the noise on the class means; not from the choice of records.
+    """
+
+    name: str
+    places: np.ndarray
+    log_odds: np.ndarray
+    spread: np.ndarray
+
+
+class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
+    """Additive classification by private ranks and private moments: (epsilon, delta)-DP by two Gaussian releases.
+
+    The first releases the marginals of all attributes and the class sizes, the second the class means of the rows that
+    `RankFeatures` makes of them and their second moments. All else is post-processing of the two: eigenvalues that are
+    noise are levelled, the ridge grows with the noise, and so does the care in placing the threshold. Time and memory
+    are linear in the number of records; nothing is iterated.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        In (0, 1).
+    domain : Domain or array (d, 2), optional
+        Public schema, or public bounds of the features, the lower one first; left out, features lie in [-1, 1]. Numbers
+        outside count as the nearest bound.
+    classes : sequence of labels
+        Public; not looked at if `domain` is a `Domain`, which has its own.
+    decision : {"prior", "likely"}
+        What `predict` says of a record: the class whose probability exceeds its share by most (balanced accuracy), or
+        the most likely class (accuracy), which for a rare class is hardly ever the rare one.
+    marginals_share : float
+        Of the squared Gaussian parameter for the first release, in (0, 1).
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE` (the number of records is public) or `ADD_REMOVE` (it is not).
+    random_state : None or int
+        None, except to reproduce a result (`PrivateMixin`).
+
+    Attributes
+    ----------
+    guarantee_ : helpers.privacy.Guarantee
+    marginals_ : Marginals
+    features_ : RankFeatures
+    coef_, intercept_ : ndarray (1, D) or (K, D), and (1,) or (K,)
+        Log-odds against the share of the class, of the rows `features_.rows(X)`; two classes have one, of the second.
+    priors_ : ndarray (1,) or (K,)
+        Shares of these classes.
+    shapes_ : list of Shape
+        One an attribute; with `intercept_` they add up to the log-odds.
+    classes_ : ndarray (K,); n_features_in_ : int
+
+    Raises
+    ------
+    ValueError
+        From `fit`: a parameter out of range, X not as the domain says, a label that is not public, or no record under
+        replace-one. No error depends on which of the allowed values the records have.
+
+    Notes
+    -----
+    Source: `helpers.erm.moments` for the second release, `marginals_sensitivity` for the first; composition of Gaussian
+    mechanisms by Dong, Roth and Su 2022.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> y = (X[:, 0] > 0.9).astype(int)
+    >>> model = PrivateMomentClassifier(epsilon=1.0, delta=1e-6, random_state=0).fit(X, y)
+    >>> str(model.guarantee_), model.predict([[0.99, 0.0], [-0.5, 0.0]]).tolist()
+    ('(1, 1e-06)-DP, replace-one', [1, 0])
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-6,
+        domain=None,
+        classes=(0, 1),
+        decision="prior",
+        marginals_share=0.15,
+        neighbouring=REPLACE_ONE,
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.classes = classes
+        self.decision = decision
+        self.marginals_share = marginals_share
+        self.neighbouring = neighbouring
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Learn from records X (n, d) with labels y (n,); returns self."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        self._check_parameters()
+        dtype = None if isinstance(self.domain, Domain) else np.float64
+        fewest = 1 if self.neighbouring is REPLACE_ONE else 0
+        X, y = validate_data(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        domain = self._public_domain(X.shape[1])
+        label_codes(y, np.array(domain.classes))
+        rng, codes = self._noise_generator(X, y), domain.encode(X, y)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        first, second = mu * math.sqrt(self.marginals_share), mu * math.sqrt(1 - self.marginals_share)
+        self.classes_ = np.array(domain.classes)
+        self.marginals_ = noisy_marginals(codes, domain, first, self.neighbouring, rng)
+        self.features_ = RankFeatures(domain, self.marginals_.cells)
+        moments = _noisy_moments(
+            self.features_, self.marginals_.priors, X, codes[:, -1], second, self.neighbouring, rng
+        )
+        self._solve(moments)
+        self.guarantee_ = Guarantee(
+            float(self.epsilon),
+            float(self.delta),
+            self.neighbouring,
+            ComposedDpEvent([GaussianDpEvent(1 / first), GaussianDpEvent(1 / second)]),
+            self._assumptions(domain, rng),
+            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)",
+        )
+        return self
+
+    def decision_function(self, X):
+        """Log-odds of the class against its share (n,), or (n, K); `predict` says yes above 0 if `decision` is
+        "prior"."""
+        odds = self._log_odds(X)
+        if self.decision == "likely":
+            odds += logit(self.priors_)
+        return odds[:, 0] if len(self.classes_) == 2 else odds
+
+    def predict(self, X):
+        """Labels (n,)."""
+        scores = self.decision_function(X)
+        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
+
+    def predict_proba(self, X):
+        """Probabilities (n, K) of the classes if scores are normal in each, with one variance."""
+        shares = expit(self._log_odds(X) + logit(self.priors_))
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - shares[:, 0], shares[:, 0]])
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        classes = self.domain.classes if isinstance(self.domain, Domain) else self.classes
+        tags.classifier_tags.multi_class = np.size(classes) > 2
+        return tags
+
+    def _check_parameters(self):
+        check_random_state(self.random_state)
+        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
+        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
+        check_choice("decision", self.decision, DECISIONS)
+        check_real("marginals_share", self.marginals_share, low=0, high=1, inclusive="neither")
+        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        check_labels(self.classes)
+        if not isinstance(self.domain, Domain | None | np.ndarray | list | tuple):
+            raise ValueError(f"domain must be None, a Domain or an array of bounds (d, 2), got {self.domain!r}")
+        if self.domain is not None:
+            self._public_domain()
+
+    def _public_domain(self, n_features=None) -> Domain:
+        """The schema; with the number of features of X, that it fits them."""
+        domain = self.domain
+        if not isinstance(domain, Domain):
+            bounds = np.tile([-1.0, 1.0], (n_features, 1)) if domain is None else domain
+            domain = Domain.from_bounds(bounds, classes=self.classes, n_bins=_N_BINS)
+        if n_features not in (None, domain.n_features):
+            raise ValueError(f"domain must have the {n_features} features of X, got {domain.n_features}")
+        if not 1 <= RankFeatures.count(domain) <= _MOST_FEATURES:
+            raise ValueError(
+                f"domain must give 1 to {_MOST_FEATURES} features (three for an ordered attribute, one for a level), "
+                f"got {RankFeatures.count(domain)}"
+            )
+        return domain
+
+    def _assumptions(self, domain, rng):
+        size = ("number of records public",) if self.neighbouring is REPLACE_ONE else ()
+        schema = f"domain public (bins, categories, set of labels): {domain.basis}"
+        return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
+
+    def _log_odds(self, X) -> np.ndarray:
+        """Log-odds (n, 1) or (n, K) of each class against all others, less those of its share."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=None if isinstance(self.domain, Domain) else np.float64, reset=False)
+        return np.concatenate([rows @ self.coef_.T for rows in _blocks(self.features_, X)]) + self.intercept_
+
+    def _solve(self, moments):
+        """Set the coefficients and what places the threshold, from what was released alone."""
+        n_records, n_classes = self.marginals_.n_records, len(self.classes_)
+        values, vectors = _cleaned(moments.second / n_records, moments.spread_second / n_records)
+        found = []
+        for k in [1] if n_classes == 2 else range(n_classes):
+            mean, share = moments.means[k] / n_records, self._refined_share(k, moments)
+            spread = moments.spread / n_records
+            noise = len(mean) * spread**2
+            signal = max(mean @ mean - noise, noise * math.sqrt(0.5 / len(mean)))
+            inverse = 1 / (values + _RIDGE * spread**2 / signal)
+            coef = vectors @ (inverse * (vectors.T @ mean))
+            variance = float((vectors.T @ coef) ** 2 @ values)
+            # Of the class means of the score, less what the noise in the coefficients adds to it.
+            gap = (mean @ coef - spread**2 * inverse.sum()) / (share * (1 - share))
+            gap = float(np.clip(gap, *(factor * math.sqrt(variance) for factor in _GAPS)))
+            slope = gap / max(variance - share * (1 - share) * gap**2, _WITHIN * variance)
+            # The mean of all scores is 0, since features are centred: half-way between the class means is this.
+            found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * spread * inverse))
+        coefs, intercepts, shares, spreads = zip(*found, strict=True)
+        self.coef_, self.intercept_, self.priors_ = np.array(coefs), np.array(intercepts), np.array(shares)
+        self.shapes_ = self._shapes(vectors, spreads)
+
+    def _shapes(self, vectors, spreads) -> list[Shape]:
+        """One an attribute, from the coefficients, which are `vectors` times numbers with the noise's `spreads`."""
+        shapes, start = [], 0
+        for attribute, table in zip(self.features_.domain.attributes, self.features_.tables, strict=True):
+            stop = start + table.shape[1]
+            on_values = table @ vectors[start:stop]
+            shapes.append(
+                Shape(
+                    attribute.name,
+                    middles(attribute) if attribute.edges else np.array(attribute.levels),
+                    self.coef_[:, start:stop] @ table.T,
+                    np.array([np.sqrt((on_values * spread) ** 2 @ np.ones(len(spread))) for spread in spreads]),
+                )
+            )
+            start = stop
+        return shapes
+
+    def _refined_share(self, k, moments) -> float:
+        """Share of class k from its two noisy counts, weighted by their precision."""
+        n_records, first = self.marginals_.n_records, self.marginals_
+        counts = np.array([first.counts[k], n_records * first.priors[k] + moments.counts[k]])
+        precision = np.array([first.spread, moments.spread_count]) ** -2.0
+        least = 2 / max(n_records, 5.0)
+        return float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
+
+
+class _Moments(NamedTuple):
+    """The second release.
+
+    Attributes
+    ----------
+    means : ndarray (K, D)
+        Sums of (indicator of the class less its share) times row, noisy with standard deviation `spread`.
+    counts : ndarray (K,)
+        Sums of (indicator less share), noisy with standard deviation `spread_count`.
+    second : ndarray (D, D)
+        Symmetric; noise of standard deviation `spread_second` on the diagonal, and 1/sqrt 2 of it elsewhere.
+    """
+
+    means: np.ndarray
+    counts: np.ndarray
+    second: np.ndarray
+    spread: float
+    spread_count: float
+    spread_second: float
+
+
+def moments_noise(priors, mu, neighbouring) -> tuple[float, float, float]:
+    """Standard deviations sigma of the noise on the means and t on S, and the factor k of the counts.
+
+    In coordinates of an orthonormal basis of the vectors a_y, whose entries add up to zero.
+
+    >>> sigma, t, k = moments_noise(np.array([0.9, 0.1]), 1.0, REPLACE_ONE)
+    >>> round(sigma / math.sqrt(2), 3), round(k**2, 3)  # in the units of y - pi: 2 (1 - pi)
+    (1.8, 1.25)
+    """
+    labels = np.eye(len(priors)) - priors
+    products = labels @ labels.T
+    square = products.diagonal().max()
+    if neighbouring is not REPLACE_ONE:
+        sigma = math.sqrt(square * (1 + _COUNT_ADDED) / (1 - _MOMENTS_ADDED)) / mu
+        return sigma, 1 / (mu * math.sqrt(_MOMENTS_ADDED)), math.sqrt(_COUNT_ADDED)
+    square = max(square, _SHORTEST**2)
+    one, other = np.triu_indices(len(priors), 1)
+    moved = products[one, one] + products[other, other] + products[one, other] ** 2 / square
+    count = min(_COUNT, (3 * square - moved.max()) / 2)
+    return 2 * math.sqrt(square) / mu, 2 * math.sqrt(2) / mu, math.sqrt(count)
+
+
+def _noisy_moments(features, priors, X, codes, mu, neighbouring, rng) -> _Moments:
+    sigma, t, k = moments_noise(priors, mu, neighbouring)
+    basis = zero_sum_basis(len(priors))
+    labels = (basis @ (np.eye(len(priors)) - priors).T).T  # a_y in coordinates, one row a class
+    size, start = RankFeatures.count(features.domain), 0
+    means, second = np.zeros((len(basis), size)), np.zeros((size, size))
+    for rows in _blocks(features, X):
+        block = codes[start : start + len(rows)]
+        rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1.0)[:, None]
+        means += labels[block].T @ rows
+        second += rows.T @ rows
+        start += len(rows)
+    counts = k * np.bincount(codes, minlength=len(priors)) @ labels
+    means, counts = (to_grid(exact + rng.normal(0.0, sigma, exact.shape), sigma) for exact in (means, counts))
+    noise = np.triu(rng.normal(0.0, t / math.sqrt(2), second.shape), 1)
+    noise += noise.T + np.diag(rng.normal(0.0, t, size))
+    second = to_grid(second + noise, t)
+    of_class = sigma * math.sqrt(1 - 1 / len(priors))  # the basis spreads it evenly over the classes
+    return _Moments(basis.T @ means, basis.T @ counts / k, second, of_class, of_class / k, t)
+
+
+def _blocks(features, X):
+    """Rows of X, some at a time, so that memory does not grow with the number of features times that of records."""
+    size = max(1, _BLOCK // RankFeatures.count(features.domain))
+    for start in range(0, max(len(X), 1), size):
+        yield features.rows(X[start : start + size])
+
+
+def _cleaned(second, spread):
+    """Eigenvalues (D,) and eigenvectors of noisy second moments of rows of length at most 1.
+
+    An eigenvalue outside what noise alone would give is smaller than it looks, to first order by the noise's variance
+    times D/2 over itself; the others share what is left of 1, to which all would add up had all rows length 1.
+    """
+    values, vectors = np.linalg.eigh(second)
+    size = len(values)
+    clear = values > 1.05 * math.sqrt(2 * size) * spread
+    levelled = np.where(clear, values - size * spread**2 / 2 / np.where(clear, values, 1.0), 0.0)
+    if not clear.all():
+        levelled[~clear] = max(1 - levelled.sum(), 0.0) / (~clear).sum()
+    return np.maximum(levelled, 1e-12), vectors

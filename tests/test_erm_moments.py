@@ -1,0 +1,331 @@
+"""The moment classifier: what one record moves, what the noise is, what comes of it."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from helpers import data
+from helpers.data.domain import Attribute, Domain
+from helpers.erm import marginals, moments
+from helpers.erm.marginals import RankFeatures, marginals_sensitivity, noisy_marginals
+from helpers.erm.moments import PrivateMomentClassifier, moments_noise
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, event_delta, gaussian_mu
+
+RELATIONS = [ADD_REMOVE, REPLACE_ONE]
+MIXED = Domain(
+    [
+        Attribute.real("a", 0, -1, 1, n_bins=8),
+        Attribute.integer("b", 1, 0, 5),  # six cells, in a tree of eight
+        Attribute.categorical("c", 2, ("red", "green", "blue")),
+        Attribute.one_hot("d", (3, 4), ("left", "right")),
+    ],
+    classes=("no", "perhaps", "yes"),
+)
+
+
+class Silent:
+    """A source of noise that is zero."""
+
+    @staticmethod
+    def normal(loc, scale, size):
+        return np.zeros(size)
+
+
+def records(n, rng):
+    """Records of `MIXED`."""
+    X = np.empty((n, 5), dtype=object)
+    X[:, 0], X[:, 1] = rng.uniform(-1, 1, n), rng.integers(0, 6, n)
+    X[:, 2] = rng.choice(["red", "green", "blue"], n)
+    X[:, 3] = rng.integers(0, 2, n)
+    X[:, 4] = 1 - X[:, 3]
+    return X, rng.choice(["no", "perhaps", "yes"], n)
+
+
+def released(monkeypatch, module, release):
+    """What `release` would publish without noise, each number in standard deviations of its noise."""
+    found = []
+
+    def keep(value, scale):
+        found.append(np.ravel(value) / scale)
+        return value
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "to_grid", keep)
+        release()
+    return np.concatenate(found)
+
+
+def pairs(relation, codes):
+    """All pairs of neighbouring data sets that differ in records of `codes`, the rest being its first two."""
+    rest = codes[:2]
+    for i, one in enumerate(codes):
+        others = codes[:i] if relation is REPLACE_ONE else [None]
+        for other in others:
+            yield np.vstack([rest, one]), rest if other is None else np.vstack([rest, other])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_record_moves_the_marginals_as_stated_and_no_less(monkeypatch, relation):
+    """Exhaustive over all pairs of records of a small domain; each number is divided by its own noise."""
+    domain = Domain([Attribute.real("a", 0, 0, 1, n_bins=5), Attribute.categorical("b", 1, (1, 2, 3))])
+    codes = np.array([(a, b, y) for a in range(5) for b in range(3) for y in range(2)])
+    moved = []
+    for one, other in pairs(relation, codes):
+        sides = [
+            released(monkeypatch, marginals, lambda c=c: noisy_marginals(c, domain, 0.7, relation, Silent))
+            for c in (one, other)
+        ]
+        moved.append(np.linalg.norm(sides[0] - sides[1]))
+    assert 0.999999 * 0.7 < max(moved) <= 0.7 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("relation", "levels"), [(REPLACE_ONE, 12), (ADD_REMOVE, 5)])
+def test_the_sensitivity_of_a_tree(relation, levels):
+    assert (1 - marginals.LABEL_SHARE) * marginals_sensitivity(
+        Domain.from_bounds([[0, 1]] * 3, n_bins=32), relation
+    ) ** 2 == pytest.approx(3 * levels)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n_classes=st.integers(2, 5), relation=st.sampled_from(RELATIONS))
+def test_one_record_moves_the_moments_as_stated(seed, n_classes, relation):
+    """Random rows, also opposite ones, where a swap is worst, and random class shares: at most mu = 1.3."""
+    rng = np.random.default_rng(seed)
+    priors = rng.dirichlet(np.full(n_classes, 0.3)) + 1e-3
+    priors /= priors.sum()
+    domain = Domain.from_bounds([[-1, 1]] * 2, classes=tuple(range(n_classes)), n_bins=4)
+    features = RankFeatures(domain, [np.full(4, 0.25)] * 2)
+    X = rng.uniform(-1, 1, (8, 2))
+    X[1] = -X[0]
+    codes = rng.integers(0, n_classes, len(X))
+
+    def sides(keep):
+        with pytest.MonkeyPatch.context() as patch:
+            return released(
+                patch,
+                moments,
+                lambda: moments._noisy_moments(features, priors, X[keep], codes[keep], 1.3, relation, Silent),
+            )
+
+    for i in range(1, len(X)):
+        other = [0, *range(2, len(X))] if relation is ADD_REMOVE else [0, *[i] * 7]
+        one = list(range(len(X))) if relation is ADD_REMOVE else [0, *[i] * 6, 0]
+        assert np.linalg.norm(sides(one) - sides(other)) <= 1.3 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5])
+def test_the_moments_bound_is_reached(share):
+    """Opposite rows of one label for the first case, the worst cosine of two labels for the second."""
+    priors = np.array([1 - share, share])
+    sigma, t, k = moments_noise(priors, 1.0, REPLACE_ONE)
+    labels = np.eye(2) - priors
+    q = sigma / 2
+    assert t == pytest.approx(math.sqrt(2) * sigma / q)
+
+    def moved(one, other, cosine):
+        product = labels[one] @ labels[other]
+        means = labels[one] @ labels[one] + labels[other] @ labels[other] - 2 * cosine * product
+        counts = k**2 * np.sum((labels[one] - labels[other]) ** 2)
+        return (means + counts) / sigma**2 + 2 * (1 - cosine**2) / t**2
+
+    cosines = np.linspace(-1, 1, 20_001)
+    same, cross = (max(moved(1, other, c) for c in cosines) for other in (1, 0))
+    assert max(same, cross) <= 1 + 1e-9
+    assert cross > 0.95 or k**2 == pytest.approx(1.25)
+    assert same == pytest.approx((labels[1] @ labels[1]) / q**2, rel=0.3)
+
+
+def test_the_event_is_what_was_executed_and_the_budget_is_used_up():
+    X, y = records(400, np.random.default_rng(0))
+    model = PrivateMomentClassifier(0.8, 1e-5, MIXED).fit(X, y)
+    total = sum(1 / event.noise_multiplier**2 for event in model.guarantee_.event.events)
+    assert math.sqrt(total) == pytest.approx(gaussian_mu(0.8, 1e-5), rel=1e-9)
+    assert event_delta(model.guarantee_.event, 0.8, REPLACE_ONE) <= 1.01e-5
+    assert "number of records public" in model.guarantee_.assumes
+    added = PrivateMomentClassifier(0.8, 1e-5, MIXED, neighbouring=ADD_REMOVE).fit(X, y)
+    assert "number of records public" not in added.guarantee_.assumes
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_noise_on_the_counts_has_its_law(relation):
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (50, 2)), np.repeat([0, 1], 25)
+    fits = [PrivateMomentClassifier(1.0, 1e-5, neighbouring=relation, random_state=i).fit(X, y) for i in range(200)]
+    errors = [(model.marginals_.counts[1] - 25) / model.marginals_.spread for model in fits]
+    assert stats.kstest(errors, "norm").pvalue > 1e-3
+    first = math.sqrt(0.15) * gaussian_mu(1.0, 1e-5)
+    weight = math.sqrt(0.2 if relation is ADD_REMOVE else 0.1)
+    expected = 1 / (first * weight) * (1 if relation is ADD_REMOVE else math.sqrt(0.5))
+    assert fits[0].marginals_.spread == pytest.approx(expected)
+
+
+def test_a_published_object_does_not_tell_its_seed():
+    X, y = records(100, np.random.default_rng(0))
+    model = PrivateMomentClassifier(domain=MIXED, random_state=5).fit(X, y)
+    assert pickle.loads(pickle.dumps(model)).random_state is None
+    assert SEED_SECRET in model.guarantee_.assumes
+    again = PrivateMomentClassifier(domain=MIXED, random_state=5).fit(X, y)
+    assert np.array_equal(model.coef_, again.coef_)
+
+
+def test_without_noise_the_marginals_are_the_data_s():
+    X, y = records(300, np.random.default_rng(0))
+    codes = MIXED.encode(X, y)
+    found = noisy_marginals(codes, MIXED, 1e9, ADD_REMOVE, np.random.default_rng(0))
+    for j, shares in enumerate(found.cells):
+        assert shares == pytest.approx(np.bincount(codes[:, j], minlength=MIXED.sizes[j]) / 300, abs=1e-6)
+    assert found.counts == pytest.approx(np.bincount(codes[:, -1]), abs=1e-4)
+    assert found.n_records == pytest.approx(300)
+
+
+def test_with_noise_alone_the_cells_are_equal():
+    """Shrinking leaves nothing of differences that are as small as their noise, and nothing in the padding."""
+    codes = np.column_stack([np.tile(np.arange(6), 50), np.zeros(300, int)])
+    domain = Domain([Attribute.integer("b", 0, 0, 5)])
+    cells = noisy_marginals(codes, domain, 1e-3, REPLACE_ONE, np.random.default_rng(3)).cells[0]
+    assert cells.sum() == pytest.approx(1)
+    assert abs(cells - 1 / 6).max() < 0.2
+
+
+def test_rows_have_unit_mean_square_under_the_marginals():
+    X, y = records(4000, np.random.default_rng(0))
+    codes = MIXED.encode(X, y)
+    shares = [np.bincount(codes[:, j], minlength=size) / len(X) for j, size in enumerate(MIXED.sizes[:-1])]
+    rows = RankFeatures(MIXED, shares).rows(X)
+    assert rows.shape == (4000, 3 + 3 + 3 + 2)
+    assert np.mean((rows**2).sum(axis=1)) == pytest.approx(1, rel=0.02)  # not exactly, between middles of cells
+    lone = [np.eye(size)[0] for size in MIXED.sizes[:-1]]
+    assert np.isfinite(RankFeatures(MIXED, lone).rows(X)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_what_is_summed_lies_in_the_ball_whatever_the_marginals_are(seed):
+    """One record's own second moments: their trace is the squared length of its row."""
+    rng = np.random.default_rng(seed)
+    X, _ = records(1, rng)
+    cells = [rng.dirichlet(np.full(size, 0.05)) for size in MIXED.sizes[:-1]]
+    features = RankFeatures(MIXED, cells)
+    found = moments._noisy_moments(features, np.full(3, 1 / 3), X, np.array([0]), 1.0, REPLACE_ONE, Silent)
+    assert np.trace(found.second) <= 1 + 1e-5
+
+
+def test_shapes_add_up_to_the_log_odds_and_show_their_noise():
+    X, y = records(2000, np.random.default_rng(0))
+    y[X[:, 0] > 0.5] = "yes"
+    fits = [PrivateMomentClassifier(2.0, 1e-5, MIXED, random_state=i).fit(X, y) for i in range(60)]
+    model = fits[0]
+    middle = np.array([[-0.875, 2, "green", 0, 1]], dtype=object)
+    total = model.intercept_ + sum(s.log_odds[:, i] for s, i in zip(model.shapes_, (0, 2, 1, 1), strict=True))
+    assert model.decision_function(middle)[0] == pytest.approx(total)
+    first = [fit.shapes_[0] for fit in fits]
+    assert first[0].name == "a"
+    assert first[0].log_odds[2, -1] > first[0].log_odds[2, 0]
+    seen = np.std([shape.log_odds[0, 4] / np.linalg.norm(shape.log_odds[0]) for shape in first])
+    stated = np.mean([shape.spread[0, 4] / np.linalg.norm(shape.log_odds[0]) for shape in first])
+    assert 0.3 < seen / stated < 3
+
+
+def test_polynomials_are_centred_and_orthogonal_under_the_marginal():
+    shares = np.random.default_rng(0).dirichlet(np.ones(32))
+    table = RankFeatures(Domain.from_bounds([[0, 1]], n_bins=32), [shares]).tables[0]
+    products = table.T @ (shares[:, None] * table)
+    assert abs(shares @ table).max() < 1e-12
+    assert abs(products - np.diag(products.diagonal())).max() < 1e-12
+
+
+def test_blocks_change_nothing(monkeypatch):
+    X, y = records(100, np.random.default_rng(0))
+    whole = PrivateMomentClassifier(domain=MIXED, random_state=5).fit(X, y)
+    monkeypatch.setattr(moments, "_BLOCK", 70)
+    parts = PrivateMomentClassifier(domain=MIXED, random_state=5).fit(X, y)
+    assert parts.coef_ == pytest.approx(whole.coef_, rel=1e-4, abs=1e-4)
+    assert parts.decision_function(X) == pytest.approx(whole.decision_function(X), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_it_finds_a_rare_class(relation):
+    """Mammography at epsilon 1: private logistic regression with a private threshold has about .89 and .83 there."""
+    dataset = data.load("mammography")
+    scores = []
+    splits = StratifiedShuffleSplit(5, test_size=0.3, random_state=0)
+    for seed, (train, test) in enumerate(splits.split(dataset.X, dataset.y)):
+        model = PrivateMomentClassifier(
+            1.0, len(train) ** -2.0, dataset.bounds, neighbouring=relation, random_state=seed
+        ).fit(dataset.X[train], dataset.y[train])
+        X, y = dataset.X[test], dataset.y[test]
+        scores.append((roc_auc_score(y, model.decision_function(X)), balanced_accuracy_score(y, model.predict(X))))
+    assert np.mean(scores, axis=0)[0] > 0.9
+    assert np.mean(scores, axis=0)[1] > 0.82
+
+
+def test_three_classes_and_two_are_one_method():
+    rng = np.random.default_rng(0)
+    centres = np.array([[-0.6, 0.0], [0.6, 0.0], [0.0, 0.7]])
+    y = rng.choice(3, 6000, p=[0.8, 0.15, 0.05])
+    X = np.clip(centres[y] + 0.15 * rng.normal(size=(6000, 2)), -1, 1)
+    model = PrivateMomentClassifier(3.0, 1e-6, classes=(0, 1, 2), random_state=0).fit(X, y)
+    assert model.decision_function(X).shape == (6000, 3)
+    assert balanced_accuracy_score(y, model.predict(X)) > 0.9
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    two = PrivateMomentClassifier(3.0, 1e-6, random_state=0).fit(X, (y == 1).astype(int))
+    assert two.decision_function(X).shape == (6000,)
+    assert balanced_accuracy_score(y == 1, two.predict(X)) > 0.9
+
+
+def test_probabilities_are_close_to_frequencies():
+    dataset = data.load("mammography")
+    model = PrivateMomentClassifier(1.0, 1e-8, dataset.bounds, random_state=0).fit(dataset.X, dataset.y)
+    share = model.predict_proba(dataset.X)[:, 1].mean()
+    assert 1 / 3 < share / dataset.y.mean() < 3
+    likely = PrivateMomentClassifier(1.0, 1e-8, dataset.bounds, decision="likely", random_state=0)
+    likely.fit(dataset.X, dataset.y)
+    assert np.array_equal(likely.predict(dataset.X), likely.predict_proba(dataset.X).argmax(axis=1))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_few_records_and_one_class_are_no_errors(relation, n):
+    if n == 0 and relation is REPLACE_ONE:
+        pytest.skip("the number of records is public")
+    X, _ = records(n, np.random.default_rng(0))
+    model = PrivateMomentClassifier(domain=MIXED, neighbouring=relation).fit(X, np.full(n, "yes"))
+    assert np.isfinite(model.decision_function(records(5, np.random.default_rng(1))[0])).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epsilon": 0}, "^epsilon must"),
+        ({"delta": 0}, "^delta must"),
+        ({"delta": 1.0}, "^delta must"),
+        ({"decision": "cut-off"}, "^decision must"),
+        ({"marginals_share": 1.0}, "^marginals_share must"),
+        ({"neighbouring": "replace"}, "^neighbouring must"),
+        ({"classes": (1,)}, "^classes must"),
+        ({"random_state": np.random.default_rng(0)}, "^random_state must"),
+        ({"domain": [[0, 1]]}, "^domain must have the 2 features of X, got 1"),
+        ({"domain": [[1, 0], [0, 1]]}, "^high must"),
+        ({"domain": [[0, 0], [1, 1]]}, "^domain must give 1 to 4000 features"),
+        ({"domain": Domain.from_bounds([[0, 1]] * 2, classes=(0, 2))}, "classes"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    X, y = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([0, 1])
+    with pytest.raises(ValueError, match=message):
+        PrivateMomentClassifier(**parameters).fit(X, y)
+
+
+def test_a_failed_fit_leaves_nothing_of_the_one_before():
+    X, y = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([0, 1])
+    model = PrivateMomentClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((2, 2), np.nan), y)
+    assert not hasattr(model, "guarantee_")
