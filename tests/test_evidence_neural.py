@@ -13,7 +13,6 @@ from torch.func import functional_call, grad, vmap
 
 from helpers.evidence import printed_neural
 from helpers.evidence.printed_neural import (
-    RepeatedSchedule,
     WeightLeak,
     minibatch_bound,
     minibatch_move,
@@ -152,7 +151,7 @@ def test_the_trainer_does_what_the_law_says(gradient_norm):
 
 
 def test_the_printed_guarantee_says_what_is_false():
-    schedule = RepeatedSchedule.constant(2, sample_rate=0.5, noise_multiplier=3.0)
+    schedule = Schedule.constant(2, sample_rate=0.5, noise_multiplier=3.0)
     model = torch.nn.Linear(1, 2)
     X, y = np.zeros((4, 1)), np.array([0, 0, 0, 1])
     with pytest.warns(PrivacyLeakWarning):
@@ -160,19 +159,6 @@ def test_the_printed_guarantee_says_what_is_false():
     assert told.epsilon == pytest.approx(Schedule.constant(2, sample_rate=0.5, noise_multiplier=3.0).epsilon(1e-3))
     assert "class weights public" not in told.assumes
     assert sum("false" in text for text in told.assumes) == 1
-
-
-def test_a_repeated_schedule_is_accounted_for_once(monkeypatch):
-    schedule = RepeatedSchedule.constant(3, sample_rate=0.5, noise_multiplier=2.125)
-    first = schedule.epsilon(1e-3)
-    monkeypatch.setattr(Schedule, "_bound", None)
-    assert schedule.epsilon(1e-3) == first == RepeatedSchedule(*_arrays(schedule)).epsilon(1e-3)
-    with pytest.raises(TypeError):
-        schedule.epsilon(1e-4)
-
-
-def _arrays(schedule):
-    return schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_all_releases_together_cost_the_budget_and_no_less(parameters, bought, h
     epsilon, ran = model.epsilon, handed_over[0]["schedule"]
     beside = [DiscreteLaplaceDpEvent(0.1 * epsilon, 1)] if bought else []
     beside += [classifier.ApproximateDpEvent(0.2 * epsilon, 0.0)] if "cut-off" in bought else []
-    event = ComposedDpEvent([*beside, ran.event()])
+    event = ComposedDpEvent([*beside, ran.event()]) if beside else ran.event()
     spent = event_epsilon(event, 1e-5, ADD_REMOVE, interval=1e-4 * epsilon)
     assert 0.99 * epsilon < spent <= epsilon * (1 + 1e-9)
     assert model.guarantee_.event == event
@@ -87,11 +87,11 @@ def test_one_accountant_for_all_needs_less_noise_than_adding_epsilons():
 
 
 def test_counts_are_noisy_as_their_share_says(monkeypatch):
-    """Two hundred fits without the training: the variance of discrete Laplace noise is 2 r / (1 - r)^2."""
+    """Four hundred fits without the training: the variance of discrete Laplace noise is 2 r / (1 - r)^2."""
     monkeypatch.setattr(DPNeuralClassifier, "_trained", lambda self, network, X, codes, rng: nn.Linear(5, 2).double())
-    noise = np.array([fit(random_state=None, counts_share=0.2).counts_ - [1900, 100] for _ in range(200)])
+    noise = np.array([fit(random_state=None, counts_share=0.2).counts_ - [1900, 100] for _ in range(400)])
     ratio = math.exp(-0.2)
-    assert abs(noise.mean()) < 5 * 7 / math.sqrt(400)
+    assert abs(noise.mean()) < 6 * 7 / math.sqrt(800)
     assert np.var(noise) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=0.5)
 
 
@@ -105,6 +105,8 @@ def test_everything_made_of_counts_is_made_of_the_noisy_ones(handed_over):
     np.testing.assert_allclose(model.shifts_, np.log(counts * told["class_weight"] / counts.sum()))
     assert fit(n_records=77, **CHEAP).counts_ is None
     assert handed_over[1]["n_records"] == 77
+    unweighted = fit(class_weight="private", weighting="loss", **CHEAP)
+    assert handed_over[2]["n_records"] == unweighted.counts_.sum()
     root = fit(class_weight="square-root", **CHEAP)
     np.testing.assert_allclose(root.class_weight_, np.sqrt(root.counts_.min() / root.counts_))
     assert 0 < fit(class_weight="effective", **CHEAP).class_weight_[0] < 1
@@ -174,6 +176,21 @@ def test_no_record_makes_it_fail_or_changes_the_guarantee(data, bounds):
 def test_bad_parameters_are_named(parameters, message):
     with pytest.raises(ValueError, match=message):
         fit(**(CHEAP | parameters))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((np.where(X > 2, np.nan, X), Y), "NaN"),
+        ((np.where(X > 2, np.inf, X), Y), "infinity"),
+        ((X, Y + 1), "y must"),
+    ],
+)
+def test_records_outside_the_domain_are_refused_before_any_step(data, message, monkeypatch):
+    """As by the linear estimators: no guarantee is about them."""
+    monkeypatch.setattr(classifier, "train", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match=message):
+        fit(data, **CHEAP)
 
 
 FAILURES = {
@@ -347,6 +364,21 @@ def test_clipping_takes_weights_off_the_loss_and_not_off_the_bound():
     scores = {weighting: quality(fit(weighting=weighting, **parameters))[1] for weighting in ("loss", "bound")}
     assert scores["loss"] < 0.6
     assert scores["bound"] > 0.75
+
+
+@pytest.mark.parametrize("weighting", ["loss", "bound"])
+@pytest.mark.parametrize("rare", [False, True])
+def test_no_step_is_longer_than_the_rate_times_the_bound(weighting, rare):
+    """Gradients far longer than C, of all records or the rare ones, in one direction; noise of next to nothing."""
+    model = fit(
+        (np.ones((3000, 1)), np.arange(3000) % 30 // 29), bounds=None, class_weight="private", weighting=weighting,
+        loss=lambda z, y: 1e3 * z[:, 0] * (y >= rare), epsilon=500.0, epochs=6, sample_rate=1.0, momentum=0.0,
+        average=0.0, learning_rate=0.5, clip_norm=0.1,
+    )  # fmt: skip
+    moved = np.sqrt(sum(value.square().sum().item() for value in model.model_.parameters()))  # it starts from 0
+    whole = 6 * 0.5 * 0.1
+    part = (0.5 if weighting == "bound" else 1 / 30) if rare else 1.0
+    assert moved == pytest.approx(whole * part, rel=0.05)
 
 
 # The cut-off

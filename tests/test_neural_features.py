@@ -9,13 +9,8 @@ import torch
 from helpers.neural import features
 from helpers.neural.features import PARTS, feature_names, image_features
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytest_plugins = ("neural_torch",)
+pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
 
 
 def noise(n=3, side=28, seed=0):

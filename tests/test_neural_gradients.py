@@ -1,24 +1,19 @@
 """Both routes to clipped sums are exact, bound every record's pull, and the fast one is taken only where it is safe."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from helpers.neural import CrossEntropy, Focal, clipped_sum
+from helpers.neural import CrossEntropy, Focal, Schedule, clipped_sum, gradients, train
 from helpers.neural.gradients import ClippedSums
 from helpers.neural.models import FTTransformer, ResidualCNN
 
-
-@pytest.fixture(autouse=True)
-def one_thread_and_one_seed():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-    torch.set_num_threads(before)
+pytest_plugins = ("neural_torch",)
+pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
 
 
 class Cut(nn.Module):
@@ -146,6 +141,28 @@ def test_the_routes_agree_in_32_bits():
     torch.testing.assert_close(chosen, mapping, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("clip_norms", [np.full(5, 0.3), 3.0 * 0.4 ** np.arange(5)], ids=["constant", "changing"])
+def test_ghost_norms_make_the_update_of_one_record_at_a_time(clip_norms, monkeypatch):
+    """Training by norms from inner products, in one pass over the batch; noise of next to nothing."""
+    X, y = batch((4,), n=7)
+    X, seen, squares = X.double(), [], gradients._Products.squares
+    monkeypatch.setattr(gradients._Products, "squares", lambda self: seen.append(self) or squares(self))
+    model = moved(tokens(20, 30)).double()
+    schedule = Schedule(np.full(5, 1e-9), clip_norms, np.ones(5))
+    sgd = functools.partial(torch.optim.SGD, lr=2.0)
+    trained = train(model, X, y, schedule, delta=1e-5, optimizer=sgd, micro_batch=3, progress=False).model
+    places = {(side.left.shape[1], side.left.shape[2] + side.right.shape[2]) for side in seen}
+    assert (4, 50) in places  # kept as inputs and output gradients of 4 places, not as a gradient of 600 numbers
+    for clip in clip_norms:
+        total = one_at_a_time(model, CrossEntropy(), X, y, clip, torch.ones(3), "loss")
+        with torch.no_grad():
+            for value in model.parameters():
+                step, total = total[: value.numel()], total[value.numel() :]
+                value -= 2.0 * step.reshape(value.shape) / len(y)
+    for one, other in zip(trained.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
+
+
 def test_dropout_has_the_same_law_on_both_routes():
     """The mean and the spread of the sum over many draws, each within five standard errors."""
     model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.4), nn.Tanh(), nn.Linear(6, 2)).double()
@@ -163,6 +180,41 @@ def test_dropout_has_the_same_law_on_both_routes():
     spread = each[0].std(0) / 300**0.5 + each[0].std(0) / draws**0.5 + 1e-12
     assert ((whole - each[0].mean(0)) / spread).abs().max() < 5  # records of a batch draw their own
     assert each[0].std(0).max() > 0.01
+
+
+# Eight significant bits
+
+
+HALVED = ["no bias", "places, few", "places, many", "table", "images", "FT-Transformer", "residual CNN"]
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_a_record_pulls_with_its_bound_in_bfloat16_too(name):
+    """Of eight records only one has the label that counts, so the sum is what it adds, in a batch or alone."""
+    make, shape = MODELS[name]
+    model, clip = moved(make()), 1e-3
+    X, _ = batch(shape, n=8, integers=name == "table")
+    sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:], "bfloat16")
+    options = {"class_weight": torch.tensor([0.0, 1.0, 0.0]), "weighting": "bound"}
+    for i in range(8):
+        y = (torch.arange(8) == i).long()
+        pulls = [sums(X, y, clip, **options), sums(X[i : i + 1], y[i : i + 1], clip, **options)]
+        assert {value.dtype for pull in pulls for value in pull.values()} == {torch.float64}
+        for pull in pulls:
+            assert 1 - 1e-6 < flat(pull).norm().item() / clip <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_bfloat16_is_used_and_its_gradients_are_near(name):
+    """Far from cancelling, so that the error of the sum is that of its terms."""
+    make, shape = MODELS[name]
+    model = moved(make())
+    X, _ = batch(shape, n=1, integers=name == "table")
+    y = torch.tensor([1])
+    exact, found = (
+        flat(clipped_sum(model, CrossEntropy(), X, y, 1.0, precision=name)) for name in ("full", "bfloat16")
+    )
+    assert 1e-5 < (found - exact).norm() / exact.norm() < 0.1
 
 
 # Sensitivity
@@ -314,6 +366,8 @@ def test_what_book_keeping_would_get_wrong_is_mapped(name):
     model = moved(UNSAFE[name]()).double()
     sums = ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:])
     assert sums.route == "mapping"
+    with pytest.raises(ValueError, match="precision must be 'full'"):
+        ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:], "bfloat16")
     expected = one_at_a_time(model, CrossEntropy(), X, y, 0.5, torch.ones(2), "loss")
     torch.testing.assert_close(flat(sums(X, y, 0.5)), expected, rtol=1e-9, atol=1e-11)
 

@@ -24,17 +24,10 @@ from helpers.neural.models import (
     with_prior,
 )
 
+pytest_plugins = ("neural_torch",)
+pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
+
 N_CLASSES = 3
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-    torch.set_num_threads(before)
 
 
 def numbers(n=5, d=4):

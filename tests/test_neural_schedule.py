@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from helpers.neural import Schedule
-from helpers.privacy import ADD_REMOVE, gaussian_epsilon, gaussian_mu
+from helpers.neural import Schedule, schedule
+from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 
@@ -19,7 +20,7 @@ def stages(values) -> tuple[np.ndarray, np.ndarray]:
     return values[starts], np.diff(np.r_[starts, len(values)])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(1, 500), st.integers(1, 6), st.floats(0.3, 0.95), st.floats(0.3, 1.0), st.floats(1.01, 3.0))
 def test_sad_follows_its_recurrences_and_its_lengths_sum_to_the_total(total, n, beta, gamma, decay):
     assume(total * gamma ** (n - 1) / n >= 1)
@@ -133,6 +134,64 @@ def test_many_levels_are_rounded_down_and_only_for_the_accountant():
     assert len(exact.events) == 300
 
 
+# One budget for more than the steps
+
+
+COUNTS = DiscreteLaplaceDpEvent(0.3, 1)
+BESIDE = (COUNTS, GaussianDpEvent(7.0))
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "smaller"])
+def test_what_is_beside_is_composed_by_the_same_accountant(accountant):
+    steps = Schedule.auto_s(6, 0.5, 2, sample_rate=0.3, noise_multiplier=4.0)
+    way = {"accountant": accountant, "interval": 1e-3}
+    beside = BESIDE[1:] if accountant == "rdp" else BESIDE  # dp-accounting's RDP has no discrete Laplace noise
+    event = ComposedDpEvent([*beside, steps.event()])
+    methods = ("pld",) if accountant == "smaller" else (accountant,)
+    expected = [event_epsilon(event, DELTA, ADD_REMOVE, method=method, interval=1e-3) for method in methods]
+    assert steps.epsilon(DELTA, beside=iter(beside), **way) == min(expected)
+    told = steps.guarantee(DELTA, beside=iter(beside), **way)
+    assert (told.epsilon, told.event) == (min(expected), event)
+    assert told.source.endswith(f"{len(beside)} releases beside them")
+    assert steps.epsilon(DELTA, **way) < min(expected) - 0.05
+
+
+def test_the_smaller_bound_is_of_accountants_that_can_read_what_is_beside():
+    """dp-accounting's RDP has no discrete Laplace noise."""
+    long = Schedule.constant(2000, sample_rate=0.01, noise_multiplier=3.0)
+    way = {"interval": 1e-2, "beside": BESIDE}
+    assert long.epsilon(DELTA, **way) == long.epsilon(DELTA, accountant="pld", **way)
+    with pytest.raises(ValueError, match="DiscreteLaplace"):
+        long.epsilon(DELTA, accountant="rdp", **way)
+
+
+def test_calibration_leaves_room_for_what_is_beside():
+    steps, way = Schedule.constant(40, sample_rate=0.1), {"accountant": "pld", "interval": 2e-3}
+    alone, together = steps.calibrate(1.0, DELTA, **way), steps.calibrate(1.0, DELTA, beside=BESIDE, **way)
+    event = ComposedDpEvent([*BESIDE, together.event()])
+    assert 0.999 < event_epsilon(event, DELTA, ADD_REMOVE, interval=2e-3) <= 1.0
+    assert together.noise_multipliers[0] > 1.05 * alone.noise_multipliers[0]
+    with pytest.raises(ValueError, match="epsilon must be within reach"):
+        steps.calibrate(0.2, DELTA, beside=BESIDE, **way)
+
+
+def test_an_accountant_is_asked_once_in_a_process(monkeypatch):
+    """By the numbers that it reads, not by the object: audits train hundreds of times by one schedule."""
+    steps = Schedule.constant(3, sample_rate=0.5, noise_multiplier=2.125)
+    first = steps.epsilon(1e-3, beside=BESIDE)
+    monkeypatch.setattr(schedule, "event_epsilon", None)
+    again = Schedule.constant(3, sample_rate=0.5, noise_multiplier=2.125, clip_norm=9.0)
+    assert again.guarantee(1e-3, beside=list(BESIDE)).epsilon == first
+    for other, way in (
+        (steps, {"delta": 1e-4, "beside": BESIDE}),
+        (steps, {"delta": 1e-3, "beside": BESIDE[:1]}),
+        (steps, {"delta": 1e-3, "beside": BESIDE, "interval": 1e-2}),
+        (steps.scaled(1.01), {"delta": 1e-3, "beside": BESIDE}),
+    ):
+        with pytest.raises(TypeError):
+            other.epsilon(**way)
+
+
 def test_the_unreachable_is_refused():
     schedule = Schedule.constant(1000, sample_rate=0.5)
     with pytest.raises(ValueError, match="epsilon must be within reach"):
@@ -163,13 +222,19 @@ def test_a_schedule_cannot_be_changed_afterwards():
         (lambda: Schedule.step([2, 3], [1.0], [1.0, 1.0], sample_rate=0.5), "noise_multipliers must have one number"),
         (lambda: Schedule.sad(2, 3, 0.8, 0.9, sample_rate=0.1), "n_stages must"),
         (lambda: Schedule.sad(10, 3, 1.2, 0.9, sample_rate=0.1), "beta must"),
+        (lambda: Schedule.sad(10, 3, 0.0, 0.9, sample_rate=0.1), "beta must"),
+        (lambda: Schedule.sad(10, 3, np.nan, 0.9, sample_rate=0.1), "beta must"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.0, sample_rate=0.1), "gamma must"),
+        (lambda: Schedule.sad(10, 3, 0.8, 1.1, sample_rate=0.1), "gamma must"),
+        (lambda: Schedule.auto_s(2, 0.8, 3, sample_rate=0.1), "n_stages must"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.1, sample_rate=0.1), "no stage is empty"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.9, 0.5, sample_rate=0.1), "clip_decay must"),
         (lambda: Schedule.auto_l(10, 1.5, 2, sample_rate=0.1), "decay must"),
         (lambda: Schedule.exponential(10, -1.0, sample_rate=0.1), "ratio must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 0.0), "delta must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 1e-5, accountant="gdp"), "accountant must"),
+        (lambda: Schedule.constant(5, sample_rate=0.5).epsilon(1e-5, beside=[0.1]), "beside must"),
+        (lambda: Schedule.constant(5, sample_rate=0.5).epsilon(1e-5, interval=[0.1]), "interval must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).scaled(0.0), "factor must"),
     ],
 )

@@ -15,21 +15,14 @@ from torch import nn
 
 from helpers.neural import Focal, Schedule, clipped_sum, poisson_sample, read_checkpoint, train
 from helpers.neural.losses import CrossEntropy
+from helpers.neural.training import BFLOAT16
 from helpers.privacy import ADD_REMOVE, SEED_SECRET
+
+pytest_plugins = ("neural_torch",)
+pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
 
 DELTA = 1e-5
 KEY = "private-noise-key.json"
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_models():
-    """Noise from an integer depends on a model's starting values, so these are the same in every run."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-    torch.set_num_threads(before)
 
 
 class Recording(torch.optim.SGD):
@@ -56,6 +49,13 @@ def mlp(width=4, inputs=3, classes=2, dropout=0.0, seed=0):
 def records(n=20, seed=0, inputs=3, size=1.0):
     rng = np.random.default_rng(seed)
     return size * rng.normal(size=(n, inputs)), np.arange(n) % 2
+
+
+def image_model():
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+
+
+X, Y = records()
 
 
 def pull_first(logits, labels):
@@ -113,6 +113,31 @@ def test_every_executed_step_is_the_accounted_one():
     assert trained.guarantee.event == schedule.event()
     assert trained.guarantee.neighbouring is ADD_REMOVE
     assert trained.guarantee.epsilon == schedule.epsilon(DELTA)
+
+
+def test_the_guarantee_is_computed_as_calibration_was_told():
+    way = {"accountant": "rdp", "interval": 1e-2}
+    schedule = quick().calibrate(1.0, DELTA, **way)
+    told = train(mlp(), X, Y, schedule, delta=DELTA, accounting=way).guarantee
+    assert told.epsilon == schedule.epsilon(DELTA, **way) <= 1.0
+    assert "Renyi" in told.source
+
+
+def test_bfloat16_changes_neither_noise_nor_update_nor_epsilon():
+    seen, wide = {}, nn.Linear(5000, 2, bias=False)
+    for precision in ("full", "bfloat16"):
+        told, gradients = [], []
+        trained = train(wide, np.zeros((8, 5000)), [0, 1] * 4, quick(1), delta=DELTA, optimizer=recording(gradients),
+                        random_state=0, precision=precision, on_step=told.append)  # fmt: skip
+        assert trained.model.weight.dtype == torch.float32
+        seen[precision] = (told, trained.guarantee, gradients[0][0])
+        spread = (gradients[0][0] * 0.5 * 8).std().item()
+        assert spread == pytest.approx(8.0, rel=0.035)
+        assert len(torch.unique(gradients[0][0])) > 9900  # of 10,000: not rounded to eight bits
+    assert seen["full"][0] == seen["bfloat16"][0]
+    assert seen["full"][1].epsilon == seen["bfloat16"][1].epsilon
+    assert set(seen["bfloat16"][1].assumes) - set(seen["full"][1].assumes) == {BFLOAT16}
+    assert not (seen["full"][2] == seen["bfloat16"][2]).any()  # sums differ, so noise must
 
 
 def test_noise_is_fresh_in_every_step_and_every_parameter():
@@ -676,9 +701,6 @@ def test_batch_normalisation_is_refused_by_name(layer):
             train(model, X, y, quick(), delta=DELTA)
 
 
-X, Y = records()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -709,6 +731,12 @@ X, Y = records()
         ({"model": mlp().bfloat16()}, "32 or 64 bits"),
         ({"progress": "no"}, "progress must"),
         ({"steps_per_epoch": 0}, "steps_per_epoch must"),
+        ({"accounting": {"beside": ()}}, "accounting must"),
+        ({"precision": "half"}, "precision must"),
+        ({"precision": "bfloat16", "model": mlp().double()}, "precision must be 'full' with parameters of 64 bits"),
+        ({"model": image_model(), "X": np.zeros((20, 1, 5, 5))}, "gradients for single records"),
+        ({"model": image_model(), "X": np.zeros((20, 3, 4, 4), dtype=np.uint8)}, "gradients for single records"),
+        ({"X": np.where(np.arange(60).reshape(20, 3) == 59, np.inf, X)}, "X must hold finite"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )

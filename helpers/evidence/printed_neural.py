@@ -9,7 +9,6 @@ practitioner should use is `helpers.neural.train` with public weights.
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
@@ -271,24 +270,6 @@ def train_as_printed(model, X: ArrayLike, y: ArrayLike, schedule: Schedule, *, d
     trained = train(model, X, y, schedule, delta=delta, class_weight=weights, **options)
     assumes = (*(a for a in trained.guarantee.assumes if a != "class weights public"), _FALSE)
     return replace(trained, guarantee=replace(trained.guarantee, assumes=assumes))
-
-
-class RepeatedSchedule(Schedule):
-    """A schedule that is accounted for once in a process, however often it is run: audits run it hundreds of times.
-
-    Parameters, errors and results as in `helpers.neural.Schedule`.
-
-    >>> RepeatedSchedule.constant(20, sample_rate=0.05) == Schedule.constant(20, sample_rate=0.05)
-    True
-    """
-
-    def _bound(self, delta: float, accountant: str, interval: float | None) -> tuple[float, str]:
-        return _bound_once(*(getattr(self, name).tobytes() for name in self._names()), delta, accountant, interval)
-
-
-@lru_cache(maxsize=256)
-def _bound_once(noise: bytes, clips: bytes, rates: bytes, delta, accountant, interval) -> tuple[float, str]:
-    return Schedule(*(np.frombuffer(array) for array in (noise, clips, rates)))._bound(delta, accountant, interval)
 
 
 # Lemma 19

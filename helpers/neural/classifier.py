@@ -9,11 +9,12 @@ the weight of every record in every batch, and nothing pays for it.
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from dp_accounting import ComposedDpEvent, DpEvent
+from dp_accounting import DpEvent
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -30,18 +31,14 @@ from helpers.neural.schedule import Schedule
 from helpers.neural.training import check_trainable, throw_away, train
 from helpers.privacy import (
     ADD_REMOVE,
-    EXACT_REALS,
     Guarantee,
     PrivateMixin,
     check_random_state,
     child_state,
     class_counts,
-    event_epsilon,
-    gaussian_mu,
     noise_assumptions,
 )
 from helpers.privacy.accounting import ApproximateDpEvent
-from helpers.privacy.search import smallest
 
 # From the numbers of features and classes, and a seed for the starting values.
 _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
@@ -64,8 +61,6 @@ _COUNTED_WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "effective": functools.partial(effective_number_weights, beta=0.999),
 }
 _DECISIONS = ("likely", "prior", "cut-off")
-_SOURCE = "privacy loss distributions of Poisson-sampled Gaussian steps and {parts} (Doroshenko et al. 2022)"
-_LEAST_NOISE, _MOST_NOISE = 0.05, 1e6
 _LARGEST_VALUE = 1e18  # of a feature: its square is still a 32-bit float
 _ROWS = 1024  # predicted at a time
 
@@ -107,7 +102,8 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         Steps whose noise, clipping or sampling vary; its noise is scaled to the budget. In place of `epochs`,
         `sample_rate` and `clip_norm`.
     learning_rate, momentum : float
-        Of stochastic gradient descent, on the mean gradient (of weighted records: per unit of weight); > 0, in [0, 1).
+        Of stochastic gradient descent, on the mean gradient (with weighting "bound": per unit of weight); > 0, in
+        [0, 1).
     average : float
         In [0, 1): the model is the mean of those after this share of the steps, the last ones, which costs no privacy.
     loss : {"cross-entropy", "focal", "logit-adjusted", "ldam"} or RecordLoss
@@ -130,7 +126,7 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         Parts of `epsilon` for noisy counts and for the cut-off, in (0, 1), together below 1; what is not needed is not
         spent. One noisy count a class serves weights, losses, offset, decision and the divisor of the sums.
     n_records : int, optional
-        Public number that divides the noisy sums, in place of the noisy counts' (weighted) sum.
+        Public number that divides the noisy sums, in place of the noisy counts' sum (with weighting "bound": weighted).
     bounds : array (d, 2), optional
         Public bounds of the features: X is mapped to [-1, 1] by them.
     classes : sequence of at least two labels
@@ -164,14 +160,17 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Which `weighting`: "bound" for networks. At epsilon 1 with private weights, "mlp" had balanced accuracy .78 and .72
-    on mammography and abalone with "bound", .50 and .53 with "loss" (means of five splits): its gradients are so long
-    that both classes are cut to C, and the weights are gone. A linear model of features in [-1, 1] has short gradients,
-    which weights of at most 1 mostly keep below C: .79 and .74 with "bound", .85 and .73 with "loss".
+    Which `weighting`: "bound" for networks. Their gradients are long, so that with "loss" all classes are cut to C and
+    the weights are gone. A linear model of features in [-1, 1] has short gradients, which weights of at most 1 mostly
+    keep below C: there both do alike.
 
-    Which options against imbalance: prior="offset" with decision="cut-off" has the fewest assumptions (.84 and .70 for
-    the linear model, .84 and .71 for "mlp", all in one budget); the weights "square-root" beside them helped where the
-    rare class is hard to see. Without any, both models rank well there and call every record negative.
+    What divides the sums is the most that all records together can pull, over C: their weight with "bound", their
+    number with "loss". So no step is longer than the rate times C, noise aside; but weights of the loss that are far
+    below 1 make steps shorter, where gradients are short, and want a larger rate.
+
+    Which options against imbalance: prior="offset" with decision="cut-off" has the fewest assumptions, all in one
+    budget; the weights "square-root" beside them help where the rare class is hard to see. Without any, a model may
+    rank well and call every record negative. The chapter `dpsgd` measures them.
 
     Source: Abadi et al. 2016, Algorithm 1; class weights: Rosenblatt et al. 2025, Algorithm 4, repaired.
 
@@ -250,7 +249,7 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def _fit(self, X, y):
         self._check_parameters()
         budget = self._budget()
-        schedule = _calibrated(self._schedule(), budget.events(), self.epsilon, self.delta)
+        schedule = self._schedule().calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=0)
         self._check_bounds(X.shape[1])
         self.classes_ = check_classes(self.classes)
@@ -351,6 +350,9 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         counts = self.counts_share * self.epsilon if counted else 0.0
         return Budget(counts, self.cut_off_share * self.epsilon if self.decision == "cut-off" else 0.0)
 
+    def _accounting(self) -> dict[str, str | float]:
+        return {"accountant": "pld", "interval": 1e-3 * self.epsilon}
+
     # ---------------------------------------------------------------------------------------------------- releases
 
     def _noisy_counts(self, codes, budget, rng) -> np.ndarray | None:
@@ -374,10 +376,14 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return _COUNTED_WEIGHTS[self.class_weight](self._positive_counts())
 
     def _divisor(self) -> int:
-        """What the sums of gradients are divided by: the noisy weight of all records, but at least 1."""
+        """What the sums of gradients are divided by: the noisy largest pull of all records over C, but at least 1.
+
+        Weights of the loss are no part of it: where gradients are long, clipping takes them off, and a sum of pulls of
+        C divided by small weights would be a step far longer than the rate allows.
+        """
         if self.n_records is not None:
             return self.n_records
-        weights = 1.0 if self.class_weight_ is None else self.class_weight_
+        weights = 1.0 if self.class_weight_ is None or self.weighting == "loss" else self.class_weight_
         return max(round(float(np.sum(weights * self._positive_counts()))), 1)
 
     def _trained(self, network, X, codes, rng) -> nn.Module:
@@ -390,8 +396,9 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             network,
             self._as_input(X).astype(np.float32),
             codes,
-            _Planned(self.schedule_.noise_multipliers, self.schedule_.clip_norms, self.schedule_.sample_rates),
+            self.schedule_,
             delta=self.delta,
+            accounting=self._accounting(),
             loss=loss,
             class_weight=self.class_weight_,
             weighting=self.weighting,
@@ -434,25 +441,17 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return np.array([0.0, centre + cut.value])
 
     def _guarantee(self, budget, rng) -> Guarantee:
-        parts = [*(["noisy counts"] if budget.counts else []), *(["a private cut-off"] if budget.cut_off else [])]
-        return Guarantee(
-            float(self.epsilon),
-            float(self.delta),
-            ADD_REMOVE,
-            ComposedDpEvent([*budget.events(), self.schedule_.event()]),
-            (
-                "schedule public",
-                *(("secret sample",) if self.schedule_.sample_rates.min() < 1 else ()),
-                "starting values of the model public",
-                "set of labels public",
-                *(("number that divides the sums public",) if self.n_records is not None else ()),
-                *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
-                *(("feature bounds public",) if self.bounds is not None else ()),
-                EXACT_REALS,
-                *noise_assumptions(rng),
-            ),
-            _SOURCE.format(parts=" and ".join(parts) or "nothing else"),
+        """Of everything, at the budget itself: calibration spends a little less."""
+        assumes = (
+            "starting values of the model public",
+            "set of labels public",
+            *(("number that divides the sums public",) if self.n_records is not None else ()),
+            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
+            *(("feature bounds public",) if self.bounds is not None else ()),
+            *noise_assumptions(rng),
         )
+        found = self.schedule_.guarantee(self.delta, **self._accounting(), beside=budget.events(), assumes=assumes)
+        return replace(found, epsilon=float(self.epsilon))
 
     # ------------------------------------------------------------------------------------------------- predictions
 
@@ -479,47 +478,6 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return np.concatenate([np.empty((0, len(self.classes_))), *parts])
 
 
-class _Planned(Schedule):
-    """Steps that are accounted for with everything else that is released, so that training need not ask again."""
-
-    def guarantee(self, delta, **_) -> Guarantee:
-        return Guarantee(math.inf, delta, ADD_REMOVE, self.event(), source="part of a larger release")
-
-
 def _check_named(name, value, names):
     if not (isinstance(value, str) and value in names) and (isinstance(value, str) or not callable(value)):
         raise ValueError(f"{name} must be a callable or one of {tuple(names)}, got {value!r}")
-
-
-def _calibrated(schedule: Schedule, beside: tuple[DpEvent, ...], epsilon: float, delta: float) -> Schedule:
-    """The schedule with its noise scaled so that it and the events `beside` it meet the budget together."""
-    factor = _noise_factor(tuple(schedule.noise_multipliers), tuple(schedule.sample_rates), beside, epsilon, delta)
-    return schedule.scaled(factor)
-
-
-@functools.lru_cache(maxsize=1024)
-def _noise_factor(noise, rates, beside, epsilon, delta) -> float:
-    """Kept, because all of it is public and every fit of a study asks for the same."""
-    schedule = Schedule(np.array(noise), np.ones(len(noise)), np.array(rates))
-    interval = 1e-3 * epsilon
-
-    def enough(factor):
-        event = ComposedDpEvent([*beside, schedule.scaled(factor).event()])
-        return event_epsilon(event, delta, ADD_REMOVE, interval=interval) <= epsilon
-
-    least = _LEAST_NOISE / min(noise)
-    left = epsilon - sum(_pure(event) for event in beside)
-    # Enough by basic composition and without sampling, up to the accountant's rounding.
-    high = max(least, math.sqrt(sum(value**-2 for value in noise)) / gaussian_mu(left, delta))
-    while not enough(high):
-        if high * max(noise) > _MOST_NOISE:
-            raise ValueError(f"epsilon must be within reach, got {epsilon!r} at delta={delta!r}")
-        high *= 2
-    low = max(high / 2, least)
-    while low > least and enough(low):
-        low, high = max(low / 2, least), low
-    return smallest(enough, low, high, relative=1e-4)
-
-
-def _pure(event) -> float:
-    return event.noise_parameter if isinstance(event, DiscreteLaplaceDpEvent) else event.epsilon

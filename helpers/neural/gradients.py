@@ -12,28 +12,30 @@ gradient is formed, of all parameters.
 *Book-keeping.* One forward and backward pass over the batch as a whole. What went into every layer and the gradients
 of what came out are kept, and the norms and the weighted sum are computed from these: for a matrix that is applied at
 M places of a record, the squared norm needs M x M inner products only, and all records share one product of matrices
-for the sum. That takes about two thirds of the time on a transformer, but a layer that mixes records, a parameter used
-twice or an operation that overwrites its input would go unnoticed. So it is taken only if, on a copy of the model with
-random parameters and random records, its gradients are those of mapping, and a record that is not a number leaves
-every trace of the others finite: arithmetic that reads a record cannot hide it. No private number has a part in the
-choice. A model whose mixing acts on particular values only, and through comparisons rather than arithmetic, would pass:
-a model that compares records has no place in `train`. The loss, which sees labels, needs no such check: here too it is
-mapped over records, so that it never sees two of them.
+for the sum. These are the norms of ghost clipping without its second backward pass: a record's factor is put on after
+the only one, so any clipping norm will do, and it may change from step to step. That takes about two thirds of the time
+on a transformer, but a layer that mixes records, a parameter used twice or an operation that overwrites its input would
+go unnoticed. So it is taken only if, on a copy of the model with random parameters and random records, its gradients
+are those of mapping, and a record that is not a number leaves every trace of the others finite: arithmetic that reads
+a record cannot hide it. No private number has a part in the choice. A model whose mixing acts on particular values
+only, and through comparisons rather than arithmetic, would pass: a model that compares records has no place in `train`.
+The loss, which sees labels, needs no such check: here too it is mapped over records, so that it never sees two of them.
 
-Norms and sums are taken with 64-bit floats. The norm that a record is clipped by bounds that of its exact contribution
-from above: where inner products cancel, their rounding is added.
+Norms and sums are taken with 64-bit floats, of the very numbers that were computed, in whatever precision: what a
+record is clipped to holds for what it adds. Where inner products cancel, their rounding is added to the norm.
 
 Sources: Goodfellow 2015 and Li, Tramer, Liang and Hashimoto 2022 (norms from inputs and output gradients); Bu, Wang,
 Zha and Karypis 2023 (one backward pass).
 """
 
 import copy
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, autocast, nn
 from torch.func import functional_call, grad, vjp, vmap
 from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd
@@ -54,6 +56,7 @@ def clipped_sum(
     class_weight: Tensor | None = None,
     weighting: str = "loss",
     micro_batch: int = 256,
+    precision: str = "full",
 ) -> dict[str, Tensor]:
     """Sum over records of their clipped, weighted gradients: what a step adds noise to. **Not private.**
 
@@ -63,7 +66,7 @@ def clipped_sum(
         A batch, possibly empty.
     clip_norm : float
         C. One record more moves the sum by at most C, with weighting "bound" by at most its weight times C.
-    model, loss, class_weight, weighting, micro_batch
+    model, loss, class_weight, weighting, micro_batch, precision
         As in `train`.
 
     Returns
@@ -76,7 +79,7 @@ def clipped_sum(
     >>> total["weight"].numpy().round(12).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
     """
-    sums = ClippedSums(model, loss, X.dtype, X.shape[1:])
+    sums = ClippedSums(model, loss, X.dtype, X.shape[1:], precision)
     return sums(X, y, clip_norm, class_weight=class_weight, weighting=weighting, micro_batch=micro_batch)
 
 
@@ -91,6 +94,13 @@ class ClippedSums:
         Logits (B, K) and labels (B,) to one number a record.
     dtype, shape : torch.dtype, torch.Size
         Of a record, as it comes.
+    precision : {"full", "bfloat16"}
+        Of the layers' arithmetic, as in `train`.
+
+    Raises
+    ------
+    ValueError
+        "bfloat16" for a model that book-keeping would get wrong: mapped layers may not take two types at once.
 
     Attributes
     ----------
@@ -98,9 +108,13 @@ class ClippedSums:
         How gradients are computed; chosen without data, as the module describes.
     """
 
-    def __init__(self, model: nn.Module, loss: RecordLoss, dtype: torch.dtype, shape: torch.Size):
-        self.model, self.loss = model, loss
+    def __init__(
+        self, model: nn.Module, loss: RecordLoss, dtype: torch.dtype, shape: torch.Size, precision: str = "full"
+    ):
+        self.model, self.loss, self.precision = model, loss, precision
         self.route = "book-keeping" if _book_keeping_is_exact(model, loss, dtype, shape) else "mapping"
+        if self.route == "mapping" and precision != "full":
+            raise ValueError(f"precision must be 'full' for a model whose gradients are mapped, got {precision!r}")
 
     def __call__(
         self,
@@ -114,7 +128,9 @@ class ClippedSums:
         augment: Callable[[Tensor], Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """As `clipped_sum`; `augment` turns one record into views (V, ...), whose gradients are averaged first."""
-        gradients = _book_keeping if self.route == "book-keeping" else _mapping
+        gradients = _mapping
+        if self.route == "book-keeping":
+            gradients = functools.partial(_book_keeping, precision=self.precision)
         total = {
             name: torch.zeros_like(value, dtype=torch.float64)
             for name, value in self.model.named_parameters()
@@ -258,6 +274,11 @@ def _mapping(model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: 
     return {name: _Formed(rows) for name, rows in gradients(trainable, X, y, weights.to(dtype)).items()}
 
 
+def _arithmetic(precision: str, device: torch.device) -> autocast:
+    """Products of matrices and convolutions in bfloat16, or everything as it is."""
+    return autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
 def _of_one(loss: RecordLoss) -> Callable[[Tensor, Tensor], Tensor]:
     """The loss as a function of the logits (K,) and the label of one record."""
     return lambda logits, label: loss(logits.unsqueeze(0), label.unsqueeze(0)).sum()
@@ -286,22 +307,29 @@ class _Call:
         }
 
 
-def _book_keeping(model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: Tensor) -> dict[str, _Part]:
+def _book_keeping(
+    model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: Tensor, precision: str = "full"
+) -> dict[str, _Part]:
     parts = {}
-    for call in _calls(model, loss, X, y, weights):
+    for call in _calls(model, loss, X, y, weights, precision):
         parts |= call.parts()
     unused = {n: v for n, v in model.named_parameters() if v.requires_grad and n not in parts}
     return parts | {name: _Formed(value.new_zeros(len(y), *value.shape)) for name, value in unused.items()}
 
 
-def _calls(model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: Tensor) -> list[_Call]:
-    """One forward and one backward pass, without gradients of parameters."""
+def _calls(
+    model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: Tensor, precision: str = "full"
+) -> list[_Call]:
+    """One forward and one backward pass, without gradients of parameters; kept in the type of the parameters."""
+    dtype = next(value.dtype for value in model.parameters() if value.requires_grad)
     names = {layer: name for name, layer in model.named_modules() if _has_trainable(layer)}
     kept = []
     hooks = [layer.register_forward_hook(lambda *call: kept.append(call)) for layer in names]
     try:
         with torch.enable_grad():
-            losses = vmap(_of_one(loss), randomness="different")(model(X), y)
+            with _arithmetic(precision, X.device):
+                logits = model(X)
+            losses = vmap(_of_one(loss), randomness="different")(_wide(logits, dtype), y)
     finally:
         for hook in hooks:
             hook.remove()
@@ -311,10 +339,14 @@ def _calls(model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor, weights: Te
     outputs = [output for _, _, output in kept]
     gradients = torch.autograd.grad(losses, outputs, weights.to(losses.dtype), allow_unused=True)
     return [
-        _Call(names[layer], layer, tuple(value.detach() for value in inputs), gradient)
+        _Call(names[layer], layer, tuple(_wide(value.detach(), dtype) for value in inputs), _wide(gradient, dtype))
         for (layer, inputs, _), gradient in zip(kept, gradients, strict=True)
         if gradient is not None
     ]
+
+
+def _wide(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return value.to(dtype) if value.dtype == torch.bfloat16 else value
 
 
 def _has_trainable(layer: nn.Module) -> bool:

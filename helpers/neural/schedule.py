@@ -9,6 +9,7 @@ import functools
 import itertools
 import logging
 import math
+import pickle
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, event_epsilon, gaussian_mu
+from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, event_epsilon, event_supported, gaussian_mu
 from helpers.privacy.search import smallest
 
 ACCOUNTANTS = ("smaller", "pld", "rdp")
@@ -325,11 +326,19 @@ class Schedule:
         """
         return _event(self.noise_multipliers, self.sample_rates)
 
-    def epsilon(self, delta: float, *, accountant: str = "smaller", interval: float | None = None) -> float:
+    def epsilon(
+        self,
+        delta: float,
+        *,
+        accountant: str = "smaller",
+        interval: float | None = None,
+        beside: Iterable[DpEvent] = (),
+    ) -> float:
         """Epsilon of the whole run at `delta`, under add/remove.
 
         With more than 64 different pairs of noise and rate, accountants would take minutes: noise multipliers are then
-        rounded *down* to a grid, which can only raise epsilon.
+        rounded *down* to a grid, which can only raise epsilon. Answers are kept: an accountant is asked once in a
+        process.
 
         Parameters
         ----------
@@ -337,9 +346,13 @@ class Schedule:
             In [0, 1].
         accountant : {"smaller", "pld", "rdp"}
             Both "pld" and "rdp" are upper bounds. "pld" is tighter unless the schedule is so long that the rounding of
-            its steps, up to `interval` each, adds up; "smaller" asks "rdp" too where that could be 5 % of epsilon.
+            its steps, up to `interval` each, adds up; "smaller" asks "rdp" too where that could be 5 % of epsilon and
+            it can read what is `beside`.
         interval : float, optional
             Discretisation of the privacy loss in nats. Left out: 1e-4 for equal steps, else 1e-3.
+        beside : iterable of DpEvent
+            Further releases from the same records under the same budget, composed with the steps by one accountant:
+            noisy counts, a private cut-off.
 
         Raises
         ------
@@ -349,8 +362,10 @@ class Schedule:
         >>> schedule = Schedule.constant(20, sample_rate=0.05)
         >>> [round(schedule.epsilon(1e-5, accountant=name), 3) for name in ("rdp", "pld")]
         [2.481, 1.985]
+        >>> round(schedule.epsilon(1e-5, beside=[GaussianDpEvent(10.0)]), 3)
+        2.014
         """
-        return self._bound(delta, accountant, interval)[0]
+        return self._bound(delta, accountant, interval, beside)[0]
 
     def guarantee(
         self,
@@ -358,13 +373,14 @@ class Schedule:
         *,
         accountant: str = "smaller",
         interval: float | None = None,
+        beside: Iterable[DpEvent] = (),
         assumes: Iterable[str] = (),
     ) -> Guarantee:
         """The guarantee of the whole run, every intermediate model included, under add/remove.
 
         Parameters
         ----------
-        delta, accountant, interval
+        delta, accountant, interval, beside
             As in `epsilon`.
         assumes : iterable of str
             What the guarantee assumes besides the schedule's own needs.
@@ -374,24 +390,32 @@ class Schedule:
         ValueError
             A parameter is out of range.
         """
-        epsilon, used = self._bound(delta, accountant, interval)
+        beside = tuple(beside)
+        epsilon, used = self._bound(delta, accountant, interval, beside)
         own = ("schedule public", *(("secret sample",) if self.sample_rates.min() < 1 else ()), EXACT_REALS)
+        source = _SOURCES[used] + (f", composed with {len(beside)} releases beside them" if beside else "")
         return Guarantee(
-            epsilon, delta, ADD_REMOVE, self.event(), tuple(dict.fromkeys((*own, *assumes))), _SOURCES[used]
+            epsilon, delta, ADD_REMOVE, _together(beside, self.event()), tuple(dict.fromkeys((*own, *assumes))), source
         )
 
     def calibrate(
-        self, epsilon: float, delta: float, *, accountant: str = "smaller", interval: float | None = None
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        accountant: str = "smaller",
+        interval: float | None = None,
+        beside: Iterable[DpEvent] = (),
     ) -> "Schedule":
         """The schedule with its noise scaled, by one factor, to meet the budget; clipping and sampling stay.
 
         Parameters
         ----------
         epsilon : float
-            Budget of the whole run, > 0.
+            Budget of the whole run, and of what is `beside` it, > 0.
         delta : float
             In (0, 1).
-        accountant, interval
+        accountant, interval, beside
             As in `epsilon`, which has to be asked in the same way to get at most the budget.
 
         Returns
@@ -411,10 +435,11 @@ class Schedule:
         epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         check_choice("accountant", accountant, ACCOUNTANTS)
+        way = {"accountant": accountant, "interval": interval, "beside": tuple(beside)}
 
         @functools.cache
         def spent(factor):
-            return self.scaled(factor).epsilon(delta, accountant=accountant, interval=interval)
+            return self.scaled(factor).epsilon(delta, **way)
 
         def enough(factor):
             return spent(factor) <= epsilon
@@ -456,29 +481,52 @@ class Schedule:
         widest = math.log(math.sqrt(squares.sum()) / mu)  # no amplification at all
         return math.exp(brentq(distance, widest - 50, widest + 1))
 
-    def _bound(self, delta: float, accountant: str, interval: float | None) -> tuple[float, str]:
+    def _bound(
+        self, delta: float, accountant: str, interval: float | None, beside: Iterable[DpEvent]
+    ) -> tuple[float, str]:
         """Epsilon, and the accountant that gives it."""
         delta = check_real("delta", delta, low=0, high=1)
         check_choice("accountant", accountant, ACCOUNTANTS)
-        event, levels = self._accounted()
-        interval = (1e-4 if levels == 1 else 1e-3) if interval is None else interval
-        first = "rdp" if accountant == "rdp" else "pld"
-        with _quiet_orders():
-            epsilon = event_epsilon(event, delta, ADD_REMOVE, method=first, interval=interval)
-            if accountant == "smaller" and len(self) * interval > epsilon / 20:
-                renyi = event_epsilon(event, delta, ADD_REMOVE, method="rdp")
-                return min((epsilon, "pld"), (renyi, "rdp"))
-        return epsilon, first
+        interval = None if interval is None else check_real("interval", interval, low=0, inclusive="neither")
+        beside = tuple(beside)
+        if not all(isinstance(event, DpEvent) for event in beside):
+            raise ValueError(f"beside must hold DpEvents, got {beside!r}")
+        steps = (self.noise_multipliers.tobytes(), self.sample_rates.tobytes())
+        return _bound_once(*steps, pickle.dumps(beside), delta, accountant, interval)
 
-    def _accounted(self) -> tuple[DpEvent, int]:
-        """The event, with noise rounded down where there are too many levels of it, and the number of levels."""
-        sigma, levels = self.noise_multipliers, len(_levels(self.noise_multipliers, self.sample_rates)[0])
-        if levels <= _LEVELS:
-            return self.event(), levels
-        edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
-        # The first edge may be a last digit above the smallest multiplier.
-        down = np.minimum(edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)], sigma)
-        return _event(down, self.sample_rates), len(_levels(down, self.sample_rates)[0])
+
+@functools.lru_cache(maxsize=4096)
+def _bound_once(
+    noise: bytes, rates: bytes, beside: bytes, delta: float, accountant: str, interval: float | None
+) -> tuple[float, str]:
+    """Kept by the bytes of all that is read; clipping norms have no part in it, as noise is in units of them."""
+    steps, levels = _accounted(np.frombuffer(noise), np.frombuffer(rates))
+    event = _together(pickle.loads(beside), steps)
+    interval = (1e-4 if levels == 1 else 1e-3) if interval is None else interval
+    first = "rdp" if accountant == "rdp" else "pld"
+    with _quiet_orders():
+        epsilon = event_epsilon(event, delta, ADD_REMOVE, method=first, interval=interval)
+        n_steps = len(noise) // np.dtype(float).itemsize
+        both = accountant == "smaller" and event_supported(event, ADD_REMOVE, method="rdp")
+        if both and n_steps * interval > epsilon / 20:
+            renyi = event_epsilon(event, delta, ADD_REMOVE, method="rdp")
+            return min((epsilon, "pld"), (renyi, "rdp"))
+    return epsilon, first
+
+
+def _accounted(sigma: NDArray, rates: NDArray) -> tuple[DpEvent, int]:
+    """The event, with noise rounded down where there are too many levels of it, and the number of levels."""
+    levels = len(_levels(sigma, rates)[0])
+    if levels <= _LEVELS:
+        return _event(sigma, rates), levels
+    edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
+    # The first edge may be a last digit above the smallest multiplier.
+    down = np.minimum(edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)], sigma)
+    return _event(down, rates), len(_levels(down, rates)[0])
+
+
+def _together(beside: tuple[DpEvent, ...], steps: DpEvent) -> DpEvent:
+    return ComposedDpEvent([*beside, steps]) if beside else steps
 
 
 @contextmanager

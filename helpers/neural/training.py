@@ -30,7 +30,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -51,7 +51,9 @@ from helpers.privacy import ADD_REMOVE, Guarantee, noise_assumptions, noise_gene
 from helpers.privacy.randomness import check_random_state
 
 KEY_SECRET = "the file private-noise-key.json was kept secret until the end of the run"
+BFLOAT16 = "gradients in bfloat16 do not depend on the other records"
 _PUBLIC, _PRIVATE = "model.pt", "private-noise-key.json"
+_ACCOUNTING = {"accountant", "interval"}
 _RATE_BITS = 53
 _PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)
 _SGD = functools.partial(torch.optim.SGD, lr=0.1)
@@ -114,12 +116,14 @@ def train(
     optimizer: OptimizerFactory = _SGD,
     n_records: int | None = None,
     micro_batch: int = 256,
+    precision: str = "full",
     augment: Augmentation | None = None,
     average: float = 0.0,
     random_state: int | None = None,
     device: str | torch.device = "cpu",
     checkpoint: str | os.PathLike | None = None,
     steps_per_epoch: int | None = None,
+    accounting: Mapping[str, Any] | None = None,
     on_step: Callable[[ExecutedStep], None] | None = None,
     progress: bool = True,
 ) -> Trained:
@@ -157,6 +161,13 @@ def train(
         Records whose gradients are in memory at a time. It does not change the law of the result. Numbers that the
         model draws (dropout) fall differently, so another size has other noise too: `random_state` does not repeat a
         result with it.
+    precision : {"full", "bfloat16"}
+        "full": the type of the parameters. "bfloat16": products of matrices and convolutions have eight significant
+        bits, there and back. Loss, norms, factors, sums, noise and update stay as they are, so a record still pulls
+        with at most C_t; but a kernel that goes another way through a batch of another size may change all gradients
+        by their last bit in eight, which `BFLOAT16` in the guarantee assumes away. For parameters of 32 bits, models
+        that book-keeping is right for, and GPUs: a CPU that multiplies in bfloat16 gained little. Not where values of
+        a feature differ by less than 1/256 of their size: they become equal, so shift and scale them first.
     augment : callable, optional
         One record (...) to V random views of it (V, ...), V always the same. The record's gradient is the mean over its
         views, formed before clipping, so the guarantee does not change. It draws from PyTorch's global generator, which
@@ -180,6 +191,8 @@ def train(
         the last step. Whoever has it has the noise: never publish or copy it. (Removing is not erasing a disk.)
     steps_per_epoch : int, optional
         Steps between checkpoints; 1/q of the first step, rounded, if left out.
+    accounting : dict, optional
+        How the guarantee is computed: `accountant` and `interval`, as `Schedule.calibrate` was given them.
     on_step : callable, optional
         Called with an `ExecutedStep` after every step.
     progress : bool
@@ -209,11 +222,14 @@ def train(
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     check_random_state(random_state)
     check_boolean("progress", progress)
+    accounting = {} if accounting is None else dict(accounting)
+    if not set(accounting) <= _ACCOUNTING:
+        raise ValueError(f"accounting must hold some of {sorted(_ACCOUNTING)}, got {sorted(accounting)}")
     if steps_per_epoch is not None:
         check_integer("steps_per_epoch", steps_per_epoch, low=1)
     run = _Run.prepare(
-        model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, device, augment,
-        average,
+        model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, precision, device,
+        augment, average,
     )  # fmt: skip
     if delta >= 1 / run.n_records:
         warnings.warn(f"delta={delta!r} is at least 1/n: publishing whole records would satisfy it", stacklevel=2)
@@ -226,9 +242,10 @@ def train(
         "set of labels public",
         *(("class weights public",) if class_weight is not None else ()),
         *noise_assumptions(source),
+        *((BFLOAT16,) if precision == "bfloat16" else ()),
         *((KEY_SECRET,) if checkpoint is not None else ()),
     )
-    guarantee = schedule.guarantee(delta, assumes=assumes)
+    guarantee = schedule.guarantee(delta, **accounting, assumes=assumes)
     saver = None
     if checkpoint is not None:
         epoch = steps_per_epoch or max(round(1 / schedule.sample_rates[0]), 1)
@@ -281,6 +298,7 @@ class _Run:
         optimizer,
         n_records,
         micro_batch,
+        precision,
         device,
         augment,
         average,
@@ -289,11 +307,14 @@ class _Run:
         if not isinstance(schedule, Schedule):
             raise ValueError(f"schedule must be a Schedule, got {schedule!r}")
         check_choice("weighting", weighting, ("loss", "bound"))
+        check_choice("precision", precision, ("full", "bfloat16"))
         micro_batch = check_integer("micro_batch", micro_batch, low=1)
         average = check_real("average", average, low=0, high=1, inclusive="low")
         device = torch.device(device)
         check_choice("device", device.type, ("cpu", "cuda"))
         _check_model(model)
+        if precision == "bfloat16" and any(p.dtype == torch.float64 for p in model.parameters()):
+            raise ValueError("precision must be 'full' with parameters of 64 bits, got 'bfloat16'")
         model = copy.deepcopy(model).to(device).train()
         loss, augment = CrossEntropy() if loss is None else loss, copy.deepcopy(augment)
         X, y = _tensor("X", X), _tensor("y", y)
@@ -305,7 +326,7 @@ class _Run:
         n_records = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
         blank = torch.zeros(X.shape[1:], dtype=X.dtype, device=device)
         views = blank[None] if augment is None else _views(copy.deepcopy(augment), blank)
-        sums = ClippedSums(throw_away(model), copy.deepcopy(loss), views.dtype, views.shape[1:])
+        sums = ClippedSums(throw_away(model), copy.deepcopy(loss), views.dtype, views.shape[1:], precision)
         n_classes = _probe(sums, views)
         weights = None if class_weight is None else _check_weights(class_weight, n_classes).to(device)
         _check_domain(X, y, n_classes)
@@ -323,7 +344,7 @@ class _Run:
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
         rules = (loss, weights, self.weighting, repr(self.optimizer), self.n_records, augment, self.averaged)
         # Where and in which order numbers are drawn: other dropout with the same noise would give the noise away.
-        order = (self.micro_batch, self.y.device.type)
+        order = (self.micro_batch, self.sums.precision, self.y.device.type)
         return ("neural.train", model, steps, *rules, *order), (_numpy(self.X), _numpy(self.y))
 
     def step(self, index: int, key: int) -> ExecutedStep:
