@@ -3,7 +3,6 @@
 Contenders take turns on one core. Memory is what NumPy allocates above the records themselves, at its peak.
 """
 
-import argparse
 import tracemalloc
 from collections.abc import Callable
 
@@ -11,15 +10,14 @@ import numpy as np
 
 from benchmarks import timing
 from helpers import data
-from helpers.erm import DPGradientDescentClassifier
-from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
-from helpers.erm.greedy import DPGreedyCoordinateClassifier
+from helpers.erm import DPCoordinateDescentClassifier, DPGradientDescentClassifier, DPGreedyCoordinateClassifier
+from helpers.privacy import ADD_REMOVE
 
 SWEEPS = 64
 
 
 def classifiers(records: data.Dataset) -> dict[str, Callable[[], object]]:
-    """Unfitted models that look at all records 64 times."""
+    """Unfitted models that look at the records 64 times."""
     common = {"epsilon": 1.0, "delta": 1 / records.n**2, "bounds": records.bounds, "fit_intercept": False}
     scaled = {"scale": "private", "center": 0.0}
     return {
@@ -31,7 +29,10 @@ def classifiers(records: data.Dataset) -> dict[str, Callable[[], object]]:
             sweeps=SWEEPS, order="iid", **scaled, **common
         ),
         "greedy steps": lambda: DPGreedyCoordinateClassifier(n_steps=SWEEPS, **scaled, **common),
-        "full gradients": lambda: DPGradientDescentClassifier(n_steps=SWEEPS, **common),
+        "full gradients": lambda: DPGradientDescentClassifier(n_steps=SWEEPS, **scaled, **common),
+        "gradients of a tenth": lambda: DPGradientDescentClassifier(
+            n_steps=SWEEPS, sample_rate=0.1, neighbouring=ADD_REMOVE, n_records=records.n, **scaled, **common
+        ),
     }
 
 
@@ -60,9 +61,7 @@ def memory(records: data.Dataset) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=25)
-    rounds = parser.parse_args().rounds
+    rounds = timing.asked_rounds(__doc__)
     timing.describe_machine()
     with timing.one_core():
         for name in ("electricity", "madelon"):

@@ -5,7 +5,6 @@ process that fits when told to; its seconds are its own. Each library solves to 
 accuracy, and diffprivlib also to a hard tolerance.
 """
 
-import argparse
 import os
 import resource
 import subprocess
@@ -119,9 +118,7 @@ def peak_megabytes() -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=25)
-    rounds = parser.parse_args().rounds
+    rounds = timing.asked_rounds(__doc__)
     timing.describe_machine()
     with timing.one_core():
         many_rows()

@@ -4,6 +4,7 @@ CPU seconds are measured, so that other programs on the machine disturb less, an
 alternates, so that what still disturbs (clock speed, caches) meets all of them. What is timed is left to the scripts.
 """
 
+import argparse
 import os
 import platform
 import time
@@ -68,6 +69,13 @@ def show(seconds: pd.DataFrame, reference: str) -> None:
         rows.append([name, f"{median:.3g} [{low:.3g}, {high:.3g}]", "{:.2f} [{:.2f}, {:.2f}]".format(*ratio)])
     print(pd.DataFrame(rows, columns=["contender", "CPU ms", f"times {reference}"]).to_string(index=False))
     print(f"{len(seconds)} rounds; median and 95 % interval\n")
+
+
+def asked_rounds(description: str, default: int = 25) -> int:
+    """How many rounds the command line asks for."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=default)
+    return parser.parse_args().rounds
 
 
 def describe_machine() -> None:

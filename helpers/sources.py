@@ -32,11 +32,11 @@ def digest(content: bytes | str) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:_DIGITS]
 
 
-def reached(texts: Iterable[str]) -> list[str]:
+def reached(texts: Iterable[str], *, parents: bool = True) -> list[str]:
     """Names of the package's modules that pieces of source import, directly or through one another, sorted.
 
-    Importing `helpers.a.b` runs `helpers` and `helpers.a` first, so these are reached too. Imports inside functions
-    count.
+    Importing `helpers.a.b` runs `helpers` and `helpers.a` first, so these are reached too, unless `parents` is false:
+    where they only gather names, they change nothing in `helpers.a.b`. Imports inside functions count.
 
     Raises
     ------
@@ -44,14 +44,14 @@ def reached(texts: Iterable[str]) -> list[str]:
         Not plain Python.
     """
     found: set[str] = set()
-    pending = {name for text in texts for name in _imported(text, "")}
+    pending = {name for text in texts for name in _imported(text, "", parents)}
     while pending:
         name = pending.pop()
         file = _file(name)
         if name not in found and file:
             found.add(name)
             package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            pending |= _imported(file.read_text(), package)
+            pending |= _imported(file.read_text(), package, parents)
     return sorted(found)
 
 
@@ -90,9 +90,11 @@ def _file(name: str) -> Path | None:
     return next((file for file in (target / "__init__.py", target.with_suffix(".py")) if file.is_file()), None)
 
 
-def _imported(source: str, package: str) -> set[str]:
+def _imported(source: str, package: str, parents: bool) -> set[str]:
     """What `source`, a part of `package`, imports from the project: modules, their packages, perhaps attributes."""
     own = [name.split(".") for name in _imports(source, package) if name.split(".")[0] == PACKAGE]
+    if not parents:
+        return {".".join(parts) for parts in own}
     return {".".join(parts[:length]) for parts in own for length in range(1, len(parts) + 1)}
 
 

@@ -3,16 +3,19 @@
 At the end of a run a table says where the CPU seconds went, by chapter and by test module.
 """
 
+import itertools
 import os
 import resource
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers import data
 from helpers.book import chapters
+from helpers.privacy import randomness
 
 NO_NETWORK = Path(__file__).parent / "no_network"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -55,6 +58,18 @@ def pytest_collection_modifyitems(items):
 def chapter(request) -> chapters.Chapter:
     """Each chapter of the book in turn."""
     return request.param
+
+
+@pytest.fixture
+def repeatable_noise(monkeypatch):
+    """Fits without a seed draw the same noise whenever a test runs: for tests in which its source is not the subject.
+
+    Every source still has a key of its own.
+    """
+    keys = itertools.count(1)
+    monkeypatch.setattr(
+        randomness, "secure_generator", lambda: np.random.Generator(randomness._SystemChaCha(key=next(keys)))
+    )
 
 
 # ------------------------------------------------------------------------------------------------- CPU seconds

@@ -18,7 +18,7 @@ from helpers.privacy import (
     check_random_state,
     child_state,
     gaussian_delta,
-    secure_generator,
+    randomness,
 )
 from helpers.privacy.audit import (
     _bound,
@@ -30,6 +30,8 @@ from helpers.privacy.audit import (
     neighbouring_data,
     released,
 )
+
+pytestmark = pytest.mark.usefixtures("repeatable_noise")  # the audit is the subject here
 
 
 def miss_probability(p, q, trials, truth, *, delta=0.0, confidence=0.9):
@@ -234,7 +236,7 @@ class SeedOnly(NoisySum):
 
     def _noise_generator(self, *data):
         seed = check_random_state(self.random_state)
-        return secure_generator() if seed is None else np.random.default_rng(seed)
+        return randomness.secure_generator() if seed is None else np.random.default_rng(seed)
 
 
 class OneNoise(NoisySum):
@@ -341,10 +343,16 @@ def test_nothing_is_refuted_where_all_is_well(estimator):
 
 
 def test_the_bound_comes_close():
-    """Claimed and true are 2: the audit finds most of it, and by the coordinate that moves."""
-    audit = audit_estimator(NoisySum(2.0), *PAIR, n_runs=3_000)
-    assert 1.2 < audit.epsilon <= 2.0
-    assert "coef_[0]" in audit.event or "discriminant" in audit.event or "decision_function" in audit.event
+    """Claimed and true are 2: an audit finds most of it, and by the coordinate that moves.
+
+    About one in a hundred finds less than 1.2, where a few runs made a tail look like the best event. The median of
+    seven does so with a probability below 1e-6, whatever the seed.
+    """
+    audits = [audit_estimator(NoisySum(2.0), *PAIR, n_runs=2_000, n_seeds=8, confidence=0.999) for _ in range(7)]
+    found = [audit.epsilon for audit in audits]
+    assert np.median(found) > 1.2
+    assert max(found) <= 2.0
+    assert sum("coef_[0]" in audit.event or "discriminant" in audit.event for audit in audits) > 3
 
 
 @pytest.mark.parametrize(
@@ -361,7 +369,7 @@ def test_the_bound_comes_close():
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_wrong_is_found_and_named(estimator, words):
-    n_runs = 1_000 if isinstance(estimator, HalfNoise) else 160
+    n_runs = 2_000 if isinstance(estimator, HalfNoise) else 160
     refuted = audit_estimator(estimator, *PAIR, n_runs=n_runs, confidence=0.999).refuted()
     assert any(re.search(words, text) for text in refuted), refuted
 

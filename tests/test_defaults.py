@@ -24,7 +24,7 @@ LINEAR = {
 SCALED = LINEAR | {
     "delta": 1e-6,
     "step": 1.0,
-    "scale": None,
+    "scale": "auto",
     "scale_share": 0.1,
     "center": None,
     "penalty": "l2",
@@ -53,8 +53,8 @@ PRIVATE_ONLY = ("epsilon", "random_state", "neighbouring", "n_records", "counts_
 DEFAULTS = {
     "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY} | {"tol": 1e-9},
     "ObjectivePerturbationClassifier": LINEAR | {"tol": 5e-7, "delta": 0.0, "raise_regularization": True},
-    "OutputPerturbationClassifier": LINEAR | {"tol": 5e-7},
-    "DPGradientDescentClassifier": LINEAR | {"delta": 1e-6, "n_steps": 100, "clip": None, "learning_rate": None},
+    "OutputPerturbationClassifier": LINEAR | {"tol": 5e-7, "delta": 0.0},
+    "DPGradientDescentClassifier": SCALED | {"n_steps": 100, "sample_rate": None, "clip": "row", "average": 0.0},
     "DPCoordinateDescentClassifier": SCALED | {"sweeps": 20, "clip": "row", "order": "shuffled", "average": 0.5},
     "DPGreedyCoordinateClassifier": SCALED | {"n_steps": 10, "selection": "gumbel", "selection_share": 0.5},
     "DPNeuralClassifier": {
@@ -107,6 +107,16 @@ DEFAULTS = {
         "classes": (0, 1),
         "neighbouring": REPLACE_ONE,
         "n_records": None,
+        "random_state": None,
+    },
+    "PrivateMomentClassifier": {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "domain": None,
+        "classes": (0, 1),
+        "decision": "prior",
+        "marginals_share": 0.15,
+        "neighbouring": REPLACE_ONE,
         "random_state": None,
     },
     "ThresholdClassifier": {

@@ -213,7 +213,9 @@ def test_a_row_with_a_multiplicity_is_as_many_rows(estimator, one_draw):
 def test_gradient_descent_and_private_counts_see_the_multiplicities():
     X, y = simulated(30, 2)
     number = np.where(y == 1, 1, 400)
-    descent = erm.DPGradientDescentClassifier(1e5, 0.5, n_steps=300, regularization=0.1).fit(X, y, number)
+    descent = erm.DPGradientDescentClassifier(1e5, 0.5, n_steps=300, regularization=0.1, random_state=0).fit(
+        X, y, number
+    )
     twin = erm.ERMClassifier(0.1).fit(X, y, number)
     assert descent.coef_ == pytest.approx(twin.coef_, abs=1e-2)
     counted = erm.ObjectivePerturbationClassifier(100.0, 0.1, class_weight="private").fit(X, y, number)
@@ -272,7 +274,7 @@ def test_the_old_attack_on_a_loose_solver_is_answered():
     labels = np.ones((2, n), dtype=int)
     labels[1, 0] = 0
     model = erm.OutputPerturbationClassifier(1.0, penalty, fit_intercept=False, tol=0.49)
-    released = [np.median([model.fit(X, y).coef_[0, 0] for _ in range(60)]) for y in labels]
+    released = [np.median([model.fit(X, y).coef_[0, 0] for _ in range(150)]) for y in labels]
     assert abs(released[0] - released[1]) * model.noise_rate_ < 1.0
 
 
@@ -308,7 +310,8 @@ def test_nothing_of_the_solver_and_the_noise_is_left(estimator):
     constants = {
         "noise_rate_",
         "noise_multiplier_",
-        "rho_",
+        "noise_scales_",
+        "offset_",
         "total_regularization_",
         "epsilon_noise_",
         "epsilon_jacobian_",
@@ -316,9 +319,8 @@ def test_nothing_of_the_solver_and_the_noise_is_left(estimator):
     }
     assert set(vars(model)) - set(model.get_params()) <= public | constants
     one, other = (clone(estimator).fit(*simulated(60, 2, seed=seed)) for seed in (0, 5))
-    assert {name: vars(one)[name] for name in constants & set(vars(one))} == {
-        name: vars(other)[name] for name in constants & set(vars(other))
-    }
+    for name in constants & set(vars(one)):
+        assert np.array_equal(vars(one)[name], vars(other)[name]), name
     assert pickle.loads(pickle.dumps(model)).random_state is None
 
 

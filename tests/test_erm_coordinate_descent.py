@@ -13,10 +13,15 @@ from scipy.stats import chi2, chisquare, kstest, laplace, norm
 from sklearn.base import clone
 
 from helpers import erm
-from helpers.erm import coordinate_descent, greedy
-from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
-from helpers.erm.greedy import DPGreedyCoordinateClassifier
-from helpers.erm.scaling import ScaledLinearClassifier, private_second_moments
+from helpers.erm import (
+    DPCoordinateDescentClassifier,
+    DPGradientDescentClassifier,
+    DPGreedyCoordinateClassifier,
+    coordinate_descent,
+    greedy,
+    private_second_moments,
+)
+from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -27,12 +32,12 @@ from helpers.privacy import (
     neighbouring_data,
 )
 
-UNLIKELY = 1e-5
+UNLIKELY = 1e-8  # some thirty p-values in this file
 ROUNDING = 1 + 1e-9
 QUIET = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 NO_NOISE = {"epsilon": 1e12, "delta": 0.999}
 CUBE = [[-1.0, 1.0], [-1.0, 1.0]]
-METHODS = [DPCoordinateDescentClassifier, DPGreedyCoordinateClassifier]
+METHODS = [DPCoordinateDescentClassifier, DPGreedyCoordinateClassifier, DPGradientDescentClassifier]
 each = pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
 
 
@@ -117,7 +122,7 @@ PROBLEMS = [
     {},
     {"clip": "coordinate"},
     {"order": "iid"},
-    {"order": "iid", "clip": "coordinate", "radius": 9.0, "bounds": [[-0.1, 0.1], [-2.0, 2.0]]},
+    {"order": "iid", "clip": "coordinate", "radius": 9.0, "scale": None, "bounds": [[-0.1, 0.1], [-2.0, 2.0]]},
     {"scale": "public", "bounds": [[-0.1, 0.1], [-2.0, 2.0]], "clip": "coordinate", "radius": 0.5},
     {"class_weight": {0: 0.2, 1: 0.5}, "loss": "huber", "radius": 0.3},
     {"class_weight": "balanced"},
@@ -232,7 +237,13 @@ def test_independent_draws_pay_for_the_visits_that_they_make(source):
     """With clipping by coordinate and unequal limits: 2 c_j at each visit, for the best noise by coordinate."""
     X, y = simulated(30, 2)
     model = DPCoordinateDescentClassifier(
-        sweeps=2, order="iid", clip="coordinate", radius=9.0, bounds=[[-0.1, 0.1], [-2.0, 2.0]], fit_intercept=False
+        sweeps=2,
+        order="iid",
+        clip="coordinate",
+        radius=9.0,
+        scale=None,
+        bounds=[[-0.1, 0.1], [-2.0, 2.0]],
+        fit_intercept=False,
     )
     for seed in range(4):
         source.seed = seed
@@ -274,9 +285,9 @@ def test_updates_have_noise_of_their_own():
     common = {"delta": 1e-3, "average": 0.0, "penalty": None, "fit_intercept": False}
     spreads = []
     for sweeps in (1, 4):
-        fits = [DPCoordinateDescentClassifier(sweeps=sweeps, **common).fit(X, y) for _ in range(200)]
+        fits = [DPCoordinateDescentClassifier(sweeps=sweeps, **common).fit(X, y) for _ in range(400)]
         spreads.append(np.std([model.coef_ for model in fits]) / fits[0].noise_multiplier_)
-    assert spreads[1] / spreads[0] == pytest.approx(2.0, rel=0.2)
+    assert spreads[1] / spreads[0] == pytest.approx(2.0, rel=0.4)  # six standard deviations; the same noise gives 4
 
 
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
@@ -288,7 +299,7 @@ def test_updates_have_noise_of_their_own():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_the_audit_refutes_nothing(model, relation):
+def test_the_audit_refutes_nothing(model, relation, repeatable_noise):
     pair = neighbouring_data(relation)
     audit = audit_estimator(model.set_params(neighbouring=relation), *pair, n_runs=48, n_seeds=16, confidence=0.99999)
     assert audit.refuted(1e-6) == ()
@@ -350,7 +361,7 @@ def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
 @each
 @pytest.mark.parametrize("delta", [1e-3, 0.0])
 def test_the_scale_of_a_fit_has_the_noise_of_its_share(cls, delta):
-    if cls is DPCoordinateDescentClassifier and delta == 0:
+    if cls is not DPGreedyCoordinateClassifier and delta == 0:
         return
     X, y = np.repeat([[1.0, 1.0], [0.0, 0.0]], 5000, axis=0), np.arange(10_000) % 2
     model = cls(0.5, delta, 1, scale="private", bounds=CUBE, scale_share=0.4)
@@ -455,9 +466,9 @@ def test_average_is_over_the_last_sweeps(source):
 
 def test_offset_alone_is_the_score_where_features_say_nothing():
     y = (np.arange(1000) % 10 == 0).astype(int)
-    model = DPCoordinateDescentClassifier(prior="offset", fit_intercept=False).fit(np.zeros((1000, 1)), y)
+    model = DPCoordinateDescentClassifier(100.0, prior="offset", fit_intercept=False).fit(np.zeros((1000, 1)), y)
     assert model.intercept_ == pytest.approx(model.offset_)
-    assert model.offset_ == pytest.approx(math.log(1 / 9), abs=0.5)
+    assert model.offset_ == pytest.approx(math.log(1 / 9), abs=0.1)
     assert DPCoordinateDescentClassifier().fit(np.zeros((1000, 1)), y).offset_ == 0.0
 
 
@@ -546,7 +557,7 @@ GREEDY = [
     {"penalty": "l1", "step": 3.0, "regularization": 0.1},
     {"penalty": "box", "box": 1.0},
     {"scale": "public", "bounds": [[-0.1, 0.1], [-2.0, 2.0]], "radius": 5.0},
-    {"bounds": [[-0.01, 0.01], [-2.0, 2.0]], "radius": 5.0, "class_weight": {0: 0.2, 1: 0.5}},
+    {"scale": None, "bounds": [[-0.01, 0.01], [-2.0, 2.0]], "radius": 5.0, "class_weight": {0: 0.2, 1: 0.5}},
     {"class_weight": "balanced", "loss": "huber"},
     {"neighbouring": ADD_REMOVE, "n_records": 7},
 ]

@@ -139,11 +139,11 @@ def test_the_noise_is_the_learners_and_the_frequencies_do_not_tell_it():
         model = clone(estimator).set_params(random_state=seed).fit(X, y)
         assert np.array_equal(model.features_.frequencies_.ravel(), np.sqrt(2) * published)
         noises.append(kernel_noise(model, 50))
-        assert abs(np.corrcoef(noises[-1], published[:40])[0, 1]) < 0.7
+        assert abs(np.corrcoef(noises[-1], published[:40])[0, 1]) < 0.85  # 62 times 1e-11
     assert np.linalg.matrix_rank(np.array(noises[:30])) == 30
     # 40 of the 81 directions of a vector whose length is Gamma(81, 1/rate).
     squared = np.sum(np.square(noises), axis=1) * model.estimator_.noise_rate_**2
-    assert np.mean(squared) == pytest.approx(40 / 81 * 81 * 82, rel=0.15)
+    assert np.mean(squared) == pytest.approx(40 / 81 * 81 * 82, rel=0.25)  # seven standard deviations
 
 
 def test_no_record_is_no_error_only_where_their_number_is_private():

@@ -22,7 +22,7 @@ from helpers.privacy import (
     gaussian_mu,
 )
 
-RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 200
+RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 500  # so many that what is right fails once in 1e6 runs or less
 SETTINGS = [
     {"neighbouring": REPLACE_ONE},
     {"neighbouring": ADD_REMOVE},
@@ -78,17 +78,17 @@ def test_the_noise_is_what_the_guarantee_needs(setting):
     moves = [noiseless(there, setting) - noiseless(here, setting) for here, there in neighbours(setting)]
     farthest = max(np.linalg.norm(move / sd) for move in moves)
     assert farthest == pytest.approx(gaussian_mu(EPSILON, DELTA), rel=0.25)
-    assert all(kstest(column / scale, "norm").pvalue > 1e-6 for column, scale in zip(found.T, sd, strict=True))
+    assert all(kstest(column / scale, "norm").pvalue > 1e-9 for column, scale in zip(found.T, sd, strict=True))
     related = np.corrcoef(found.T) - np.eye(found.shape[1])
-    assert np.abs(related).max() < 5 / math.sqrt(FITS)
+    assert np.abs(related).max() < 6.5 / math.sqrt(FITS)
 
 
 def test_the_count_has_the_noise_of_the_sums_in_units_of_root_two_radii():
     """A count in other units would be off by a factor of root 2: less noise than a flipped label needs, or more."""
     sums, counts = np.split(noise({"neighbouring": REPLACE_ONE}), [2], axis=1)
-    assert sums.std() / counts.std() == pytest.approx(math.sqrt(2) * RADIUS, rel=0.25)
+    assert sums.std() / counts.std() == pytest.approx(math.sqrt(2) * RADIUS, rel=0.22)
     sums, counts = np.split(noise({"neighbouring": ADD_REMOVE}), [2], axis=1)
-    assert sums.std() / counts.std() == pytest.approx(RADIUS, rel=0.25)
+    assert sums.std() / counts.std() == pytest.approx(RADIUS, rel=0.22)
 
 
 RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from helpers import erm
 from helpers.privacy import ADD_REMOVE, gaussian_delta
 
-N_FITS = 160
-UNLIKELY = 1e-5
+N_FITS = 240
+UNLIKELY = 1e-9  # some sixty p-values in this file
 # dp-accounting's search for mu passes through infinity where epsilon is huge.
 QUIET = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 WEIGHTS = {0: 0.2, 1: 0.5}
@@ -91,14 +91,43 @@ def test_gaussian_noise_in_the_objective_is_as_large_as_it_says(classes, tol):
     ],
 )
 def test_output_perturbation_adds_the_noise_that_its_guarantee_needs(estimator, weighting):
+    models, noise, farthest = noise_on_the_minimiser(estimator, weighting)
+    assert models[0].noise_rate_ * farthest == pytest.approx(0.7)
+    assert_k_norm(noise, models[0].noise_rate_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "weighting"),
+    [
+        ({"tol": 0.25}, erm.UNWEIGHTED),
+        ({"class_weight": "balanced", "radius": 2.0}, erm.BALANCED),
+        ({"class_weight": WEIGHTS, "neighbouring": ADD_REMOVE, "n_records": 50}, erm.fixed_weights(0.5, ADD_REMOVE)),
+        ({"classes": (0, 1, 2)}, erm.UNWEIGHTED),
+    ],
+    ids=str,
+)
+def test_gaussian_noise_on_the_minimiser_is_what_its_guarantee_needs(changes, weighting):
+    estimator = erm.OutputPerturbationClassifier(0.7, 0.2, delta=1e-4, **changes)
+    models, noise, farthest = noise_on_the_minimiser(estimator, weighting)
+    scale = models[0].noise_scale_
+    assert gaussian_delta(0.7, farthest / scale) == pytest.approx(1e-4, rel=1e-4)
+    assert kstest(noise.ravel() / scale, norm.cdf).pvalue > UNLIKELY
+    guarantee = models[0].guarantee_
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (0.7, 1e-4, estimator.neighbouring)
+    assert guarantee.event.noise_multiplier == pytest.approx(scale / farthest)
+    assert guarantee.delta_at(0.7) == pytest.approx(1e-4, rel=1e-6)
+    assert models[0].epsilon_solver_ == 0
+    assert not hasattr(models[0], "noise_rate_")
+
+
+def noise_on_the_minimiser(estimator, weighting):
+    """Fits of one table, their noise, and how far one record moves what the solver finds."""
     X, y = simulated(50, 2)
     same = {name: value for name, value in estimator.get_params().items() if name in erm.ERMClassifier().get_params()}
     exact = parameters(erm.ERMClassifier(**same | {"tol": 1e-10}).fit(X, y))
     models = fits_of(estimator, X, y)
     noise = np.array([(parameters(model) - exact).ravel() for model in models])
-    farthest = pull_of(estimator, weighting) / (50 * 0.2) / (1 - estimator.tol)  # 2 rho included
-    assert models[0].noise_rate_ * farthest == pytest.approx(0.7)
-    assert_k_norm(noise, models[0].noise_rate_)
+    return models, noise, pull_of(estimator, weighting) / (50 * 0.2) / (1 - estimator.tol)  # 2 rho included
 
 
 @QUIET
@@ -106,7 +135,7 @@ def test_output_perturbation_adds_the_noise_that_its_guarantee_needs(estimator, 
     ("parameters_", "weighting"),
     [
         ({}, erm.UNWEIGHTED),
-        ({"class_weight": WEIGHTS, "clip": 0.3}, erm.fixed_weights(0.5)),
+        ({"class_weight": WEIGHTS, "radius": 0.3}, erm.fixed_weights(0.5)),
         ({"class_weight": "balanced", "radius": 2.0}, erm.BALANCED),
         ({"n_records": 70, "neighbouring": ADD_REMOVE}, erm.fixed_weights(1.0, ADD_REMOVE)),
     ],
@@ -117,10 +146,10 @@ def test_a_step_of_gradient_descent_has_the_noise_that_its_guarantee_needs(param
     estimator = erm.DPGradientDescentClassifier(1.0, 1e-4, n_steps=1, **parameters_)
     clean = parameters(clone(estimator).set_params(epsilon=1e12, delta=0.999).fit(X, y))
     models = fits_of(estimator, X, y)
-    step = 1 / (0.25 * estimator.radius**2 + estimator.regularization)
+    step = 1 / (0.25 * estimator.radius**2 + estimator.regularization)  # with the proximal step's shrinking
     divisor = estimator.n_records or 60
     noise = np.array([parameters(model) - clean for model in models]) * divisor / step
-    sensitivity = weighting.mass * (estimator.clip or estimator.radius)
+    sensitivity = weighting.mass * estimator.radius
     scale = models[0].noise_multiplier_ * sensitivity
     assert gaussian_delta(1.0, sensitivity / scale) == pytest.approx(1e-4, rel=1e-4)
     assert kstest(noise.ravel() / scale, norm.cdf).pvalue > UNLIKELY
@@ -131,7 +160,7 @@ def test_the_sum_of_a_step_moves_by_at_most_what_the_noise_is_for():
     """Largest change of a fitted step over neighbours, noise aside: at most mass times clip, and not far below."""
     rng, largest = np.random.default_rng(3), 0.0
     estimator = erm.DPGradientDescentClassifier(
-        1e12, 0.999, n_steps=1, clip=0.2, class_weight="balanced", fit_intercept=False, learning_rate=1.0
+        1e12, 0.999, n_steps=1, radius=0.2, class_weight="balanced", fit_intercept=False, step=0.01, penalty=None
     )
     for _ in range(150):
         n, d = int(rng.integers(1, 12)), int(rng.integers(1, 4))
@@ -145,12 +174,10 @@ def test_steps_have_noise_of_their_own():
     X, y = np.zeros((40, 2)), np.zeros(40, dtype=int)
     spreads = []
     for steps in (1, 4):
-        estimator = erm.DPGradientDescentClassifier(
-            1.0, 1e-3, n_steps=steps, fit_intercept=False, learning_rate=1.0, regularization=1e-9
-        )
+        estimator = erm.DPGradientDescentClassifier(1.0, 1e-3, n_steps=steps, fit_intercept=False, penalty=None)
         models = fits_of(estimator, X, y)
         spreads.append(np.std([parameters(model) for model in models]) / models[0].noise_multiplier_)
-    assert spreads[1] / spreads[0] == pytest.approx(2.0, rel=0.2)
+    assert spreads[1] / spreads[0] == pytest.approx(2.0, rel=0.3)  # six standard deviations; the same noise gives 4
 
 
 def test_private_counts_have_noise_of_their_own():
@@ -162,5 +189,5 @@ def test_private_counts_have_noise_of_their_own():
     noise = np.array([recovered_noise(model, X, y, model.class_weight_[y]) for model in models])
     lengths = np.linalg.norm(noise, axis=1) * [model.noise_rate_ for model in models]
     assert np.std(weights[:, 1]) > 0
-    assert abs(np.corrcoef(weights[:, 1], lengths)[0, 1]) < 0.3
+    assert abs(np.corrcoef(weights[:, 1], lengths)[0, 1]) < 0.4
     assert kstest(lengths, gamma(3).cdf).pvalue > UNLIKELY

@@ -94,7 +94,7 @@ def test_released_coefficients_have_the_exact_distribution_and_loss(regularizati
         assert model.total_regularization_ == pytest.approx(calibration.total_regularization, rel=1e-5)
         for share in (0.1, 0.5, 0.8):
             cut = brentq(lambda x, r=rows, s=share: exact_distribution(r, calibration, x) - s, -100, 100)
-            interval = binomtest(int(np.sum(draws <= cut)), 2000).proportion_ci(0.9999)
+            interval = binomtest(int(np.sum(draws <= cut)), 2000).proportion_ci(1 - 1e-8)
             assert interval.low <= share <= interval.high
     for beta in (-2.0, -0.1, 0.4, 3.0):
         width = 1e-5

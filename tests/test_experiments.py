@@ -1,5 +1,6 @@
 """Experiments: exact results in the order of the cells, and a store that survives what can happen to it."""
 
+import importlib
 import json
 import math
 import os
@@ -92,16 +93,6 @@ def test_large_arrays_reach_the_workers_unchanged_and_writable(store):
     plain = run(trial, cells, name="large")
     with session(store, jobs=2):
         pd.testing.assert_frame_equal(run(trial, cells, name="large"), plain, check_exact=True)
-
-
-def test_a_dask_cluster_gives_the_same(store):
-    distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-    plain = run(draw, CELLS, name="draws")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster:
-        address, code = cluster.scheduler_address, sources.modules_digest(MODULES)
-        with experiments.session(2, store, "chapter", MODULES, code, address):
-            pd.testing.assert_frame_equal(run(draw, CELLS, name="draws"), plain, check_exact=True)
 
 
 def test_the_bar_is_drawn_on_a_terminal_and_cleared(store):
@@ -213,7 +204,7 @@ def test_digest_follows_code_defaults_globals_and_classes():
     def digest(source, **values):
         space = {"__name__": "__main__", **values}
         exec(compile(source, "<cell>", "exec"), space)
-        return experiments._digest_of(space["trial"])
+        return experiments._digest_of(space["trial"])[0]
 
     base = "def f(n): return n + a\nclass C:\n    def g(self, n): return f(n)\ndef trial(n, b=1): return C().g(n) + b"
     same = digest(base, a=1)
@@ -245,7 +236,7 @@ values = [Point(2.0), Kind.A, {"b", "a", "c"}, {"z": 1, "y": 2}, pd.DataFrame({"
 values += [ObjectivePerturbationClassifier(epsilon=2.0), data.load("gaussian_mixture"), lambda n: n + 1, enum]
 def trial(n):
     return {"y": [value for value in values]}
-print(experiments._digest_of(trial))
+print(experiments._digest_of(trial)[0])
 """
 
 
@@ -275,6 +266,82 @@ def test_nothing_is_reused_for_another_key(store, tmp_path, changed):
         cells = CELLS[1:2] if changed == "cell" else CELLS[:1]
         run(trial, cells, name="other" if changed == "name" else "draws")
     assert len(calls(log)) == 2
+
+
+def module(tmp_path, monkeypatch, source):
+    """A module of its own, in the place of an earlier one of this name."""
+    (tmp_path / "grown.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("grown", None)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+    return importlib.import_module("grown")
+
+
+GROWN = """
+from functools import cache, partial
+from helpers.checks import check_real
+from helpers.study.metrics import score
+{more}
+
+@cache
+def shared(x):
+    return x + {shift}
+
+def trial(method, log, seed):
+    with open(log, "a") as file:
+        file.write("call\\n")
+    return {{"y": method(shared(seed))}}
+
+def double(x):
+    return 2 * x
+
+TRIALS = {{"double": partial(trial, double), "same": partial(trial, float)}}
+"""
+
+
+def test_with_the_scope_of_a_trial_only_what_it_uses_counts(store, tmp_path, monkeypatch):
+    log = tmp_path / "log"
+
+    def after(identity, old="", new="", **parts):
+        source = GROWN.format(**{"more": "", "shift": 1} | parts).replace(old, new)
+        trials = module(tmp_path, monkeypatch, source).TRIALS
+        before = len(calls(log))
+        cells = [{"method": name, "log": str(log), "seed": seed} for seed in range(2) for name in ("double", "same")]
+        with session(store, identity=identity):
+            frame = run(trials, cells, name="grown", scope="trial")
+        assert frame["y"].tolist() == [(2 if method == "double" else 1) * (seed + parts.get("shift", 1))
+                                       for method, seed in zip(frame.method, frame.seed, strict=True)]  # fmt: skip
+        return len(calls(log)) - before
+
+    assert after("chapter") == 4
+    assert after("another chapter") == 0  # whose other cells, parameters and modules may differ
+    assert after("chapter", more="def unused(x):\n    return x") == 0
+    assert after("chapter", more="import helpers.erm") == 0
+    assert after("chapter", shift=2) == 4
+    assert after("chapter", old="2 * x", new="x * 2") == 2
+
+
+def test_the_scope_of_a_trial_has_the_modules_it_names_with_their_imports(monkeypatch):
+    from helpers.erm import ObjectivePerturbationClassifier
+
+    def trial(n):
+        return {"epsilon": ObjectivePerturbationClassifier().epsilon}
+
+    reached = []
+    monkeypatch.setattr(sources, "modules_digest", lambda names: reached.extend(names) or "")
+    experiments._digest_of(trial, follow=True)
+    assert {"helpers.erm.perturbation", "helpers.erm.solver", "helpers.privacy.mechanisms"} <= set(reached)
+    assert not {"helpers.erm", "helpers.erm.kernels"} & set(reached)
+
+
+def test_several_trials_are_told_apart_by_their_cells():
+    trials = {"half": lambda n: {"y": n / 2}, "twice": lambda n: {"y": 2 * n}}
+    cells = [{"way": way, "n": n} for n in (1, 2) for way in trials]
+    assert run(trials, cells, name="ways", by="way")["y"].tolist() == [0.5, 2, 1, 4]
+    for bad in ({"n": 1}, {"way": "thrice", "n": 1}):
+        with pytest.raises(ValueError, match="way must be one of"):
+            run(trials, [bad], name="ways", by="way")
 
 
 def test_the_installed_versions_are_part_of_the_key(store, tmp_path, monkeypatch):
@@ -314,13 +381,61 @@ def test_a_failing_trial_names_its_cell_and_the_others_are_kept(store, tmp_path,
             TrialError, match=r"'draws', cell {'seed': 2, 'size': 0.1}: ZeroDivisionError: unlucky"
         ) as got:
             run(trial, CELLS[:5], name="draws")
-        told = [*getattr(got.value.__cause__, "__notes__", []), repr(got.value.__cause__)]
-        assert any("ZeroDivisionError" in text for text in told)
+        assert 'raise ZeroDivisionError("unlucky")' in got.value.__notes__[0]
         assert len(calls(log)) == 4
         (tmp_path / "mended").touch()
         frame = run(trial, CELLS[:5], name="draws")
     assert frame["draw"].tolist() == [cell["seed"] * cell["size"] for cell in CELLS[:5]]
     assert len(calls(log)) == 5
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_failures_can_be_rows_and_are_tried_again(store, tmp_path, jobs):
+    flag = str(tmp_path / "mended")
+
+    def trial(seed, size):
+        if seed == 1 and not os.path.exists(flag):
+            raise ZeroDivisionError("unlucky")
+        return {"draw": size * seed}
+
+    with session(store, jobs=jobs):
+        with pytest.warns(
+            UserWarning, match=r"cell {'seed': 1, 'size': 0.1}: Zero.* \(and 1 more of 6 trials failed\)"
+        ):
+            frame = run(trial, CELLS, name="draws", failures="keep")
+        assert list(frame.columns) == ["seed", "size", "draw", "failure"]
+        assert frame["failure"].dropna().tolist() == ["ZeroDivisionError: unlucky"] * 2
+        assert frame.loc[frame.failure.notna(), "seed"].tolist() == [1, 1]
+        assert frame.loc[frame.failure.notna(), "draw"].isna().all()
+        with sqlite3.connect(store) as connection:
+            noted = connection.execute("SELECT message, traceback FROM failures ORDER BY message").fetchall()
+        assert len(noted) == 2
+        assert noted[0][0].startswith("cell {'seed': 1, 'size': 0.1}")
+        assert 'raise ZeroDivisionError("unlucky")' in noted[0][1]
+        assert "6 trials done" in (text := store.with_suffix(".txt").read_text())
+        assert "2 failed" in text
+        (tmp_path / "mended").touch()
+        mended = run(trial, CELLS, name="draws", failures="keep")
+    assert mended["failure"].isna().all()
+    assert mended["draw"].tolist() == [cell["seed"] * cell["size"] for cell in CELLS]
+    with sqlite3.connect(store) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM failures").fetchone() == (0,)
+
+
+def test_without_a_store_the_first_failure_ends_the_loop(tmp_path):
+    count = counting(tmp_path / "log")
+
+    def trial(seed, size):
+        if seed == 1:
+            raise ZeroDivisionError("unlucky")
+        return count(seed, size)
+
+    with pytest.raises(TrialError, match="unlucky") as got:
+        run(trial, CELLS, name="draws")
+    assert isinstance(got.value.__cause__, ZeroDivisionError)
+    assert len(calls(tmp_path / "log")) == 2
+    with pytest.raises(ValueError, match="failures must be one of"):
+        run(trial, CELLS, name="draws", failures="ignore")
 
 
 def test_an_interrupt_keeps_what_is_finished(store, tmp_path):
@@ -388,6 +503,56 @@ def test_killed_and_started_again_only_the_missing_trials_run(store, tmp_path, j
     assert shown == whole
 
 
+def test_a_store_of_an_earlier_engine_is_emptied(store):
+    with sqlite3.connect(store) as connection:
+        connection.execute("CREATE TABLE trials (key TEXT PRIMARY KEY, rows TEXT NOT NULL)")
+        connection.execute("INSERT INTO trials VALUES ('old', '[]')")
+    with session(store):
+        run(draw, CELLS[:2], name="draws")
+    with sqlite3.connect(store) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM trials").fetchone() == (2,)
+
+
+# Time
+
+
+def test_the_seconds_of_a_trial_are_those_of_the_processor_and_are_kept(store):
+    def trial(busy):
+        if not busy:
+            time.sleep(0.3)
+            return [{"n": 0}]
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+        return [{"n": 1}, {"n": 2}]
+
+    with session(store):
+        first, again = (run(trial, [{"busy": True}, {"busy": False}], name="time", timed=True) for _ in range(2))
+        assert list(run(trial, [{"busy": True}], name="time").columns) == ["busy", "n"]
+    assert list(first.columns) == ["busy", "n", "seconds"]
+    assert first.seconds[0] == first.seconds[1]
+    assert 0.1 <= first.seconds[0]
+    assert first.seconds[2] < 0.2
+    pd.testing.assert_frame_equal(again, first, check_exact=True)
+
+
+def test_the_forecast_takes_trials_of_one_kind_to_be_alike():
+    cells = [{"method": method, "seed": seed} for method in ("quick", "slow", "unknown") for seed in range(3)]
+    forecast = experiments._Forecast(cells)
+    assert forecast.seconds() is None
+    forecast.add(0, 1.0)
+    forecast.add(1, 3.0)
+    forecast.add(3, 10.0)
+    forecast.add(4, None)  # failed: over, and no measure
+    assert forecast.seconds() == 1 * 2.0 + 1 * 10.0 + 3 * 6.0
+    assert [experiments._in_words(seconds) for seconds in (3, 150, 9000, 200_000)] == [
+        "3 s",
+        "2.5 min",
+        "2.5 h",
+        "2.3 days",
+    ]
+
+
 def test_two_processes_may_share_a_store(store, tmp_path):
     both = [start(store, tmp_path / "log", 1, 0.02) for _ in range(2)]
     (first, noise), (second, other) = (process.communicate(timeout=60) for process in both)
@@ -435,7 +600,7 @@ def test_a_locked_store_is_an_error_and_not_damage(store, monkeypatch):
 
 def test_the_time_of_interrupted_runs_is_counted(store, monkeypatch):
     clock = iter(range(100, 200))
-    monkeypatch.setattr(experiments, "time", SimpleNamespace(time=lambda: next(clock)))
+    monkeypatch.setattr(experiments, "time", SimpleNamespace(**vars(time) | {"time": lambda: next(clock)}))
     with session(store) as earlier:  # starts at 100
         assert earlier == 0
         run(draw, CELLS[:2], name="draws")  # committed at 101 and 102

@@ -294,7 +294,7 @@ class Counter(ClassifierMixin, BaseEstimator):
 
 def test_printed_accounting_understates_the_loss():
     """One bag of 20 draws: at least 3 copies of a record and noise, exactly and in runs of the estimator."""
-    X, y, claimed, runs = np.zeros((20, 1)), np.repeat([0, 1], 10), 1.5, 400
+    X, y, claimed, runs = np.zeros((20, 1)), np.repeat([0, 1], 10), 1.5, 1200
     X[0] = 1
     decay = math.exp(-claimed)
     copies = np.arange(21)
@@ -308,7 +308,7 @@ def test_printed_accounting_understates_the_loss():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         hits = sum(model.fit(X, y).estimators_[0].count_ >= 3 for _ in range(runs))
-    low, high = binomtest(hits, runs).proportion_ci(0.9999)
+    low, high = binomtest(hits, runs).proportion_ci(1 - 1e-7)
     assert low <= exact <= high
     with pytest.warns(PrivacyLeakWarning, match="can hold a record many times"):
         model.fit(X, y)

@@ -372,7 +372,7 @@ def test_ranges_end_where_they_are_said_to():
     with pytest.raises(ValueError, match="estimator must be 1-DP with delta 0"):
         meta.PartitionedSearch(Sign(factor=1 + 1e-6), {"sign": [1]}).fit(*data())
     with pytest.raises(ValueError, match="with delta 0"):
-        meta.PartitionedSearch(erm.DPGradientDescentClassifier(n_steps=2), {"clip": [1.0]}).fit(*data())
+        meta.PartitionedSearch(erm.DPGradientDescentClassifier(n_steps=2), {"clip": ["row"]}).fit(*data())
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_the_systems_generator_has_a_key_of_256_bits_and_20_rounds():
     assert keys.shape[1] == 8
     assert keys.min() < 2**32 / 20
     assert keys.max() > 2**32 * 0.95
-    assert len(np.unique(keys)) == keys.size
+    assert len(np.unique(keys)) >= keys.size - 2  # two of 1,600 words agree in 3 of 10,000 runs, three pairs never
 
 
 @pytest.mark.parametrize("copying", [pickle.dumps, copy.deepcopy, joblib.hash])

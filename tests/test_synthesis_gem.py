@@ -11,6 +11,7 @@ from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 from dp_accounting.dp_event import ZCDpEvent
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from synthesis_data import ledgers
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
@@ -18,7 +19,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, audit_e
 from helpers.synthesis import AIM, GEM, PAPER, PrivBayes, range_domain
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module
-from helpers.synthesis.curator import Curator, Ledger, zcdp_budget
+from helpers.synthesis.curator import Curator, zcdp_budget
 
 BITS = Domain(
     [
@@ -37,19 +38,6 @@ def bits(n=400, seed=0):
     a, y = rng.integers(2, size=n), (rng.uniform(size=n) < 0.2).astype(int)
     b, c = (np.where(rng.uniform(size=n) < 0.9, v, 1 - v) for v in (a, y))
     return np.column_stack([a, b, c]).astype(float), y
-
-
-def ledgers(monkeypatch):
-    """Every ledger that a fit makes."""
-    found = []
-
-    class Kept(Ledger):
-        def __init__(self):
-            super().__init__()
-            found.append(self)
-
-    monkeypatch.setattr(base_module, "Ledger", Kept)
-    return found
 
 
 @pytest.mark.filterwarnings("ignore:all numbers of")
@@ -125,18 +113,18 @@ def test_the_workload_of_the_label_measures_nothing_else_but_single_attributes(c
 
 @pytest.mark.parametrize("neighbouring", [REPLACE_ONE, ADD_REMOVE])
 @both
-def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbouring):
+def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbouring, repeatable_noise):
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
     other = (X[:-1], y[:-1]) if neighbouring is ADD_REMOVE else (np.zeros((6, 1)), np.zeros(6, int))
     parameters = QUICK[cls] | {"max_iters": 1} | ({"T": 2} if cls is GEM else {})
     model = cls(2.0, 1e-3, domain=domain, neighbouring=neighbouring, **parameters)
-    audit = audit_estimator(model, (X, y), other, n_runs=120, n_seeds=12)
-    assert audit.refuted() == ()
+    audit = audit_estimator(model, (X, y), other, n_runs=120, n_seeds=12, confidence=0.99999)
+    assert audit.refuted(1e-6) == ()
     assert audit.constant_guarantee
 
 
-def test_the_audit_would_see_too_little_noise(monkeypatch):
+def test_the_audit_would_see_too_little_noise(monkeypatch, repeatable_noise):
     from helpers.synthesis import gem as gem_module
 
     monkeypatch.setattr(base_module, "zcdp_budget", lambda epsilon, delta: 900.0)

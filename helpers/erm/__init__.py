@@ -2,9 +2,11 @@
 
 Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
 solver leaves. Modules: `losses`, `risk` (rows and derivatives), `solver` (minimisers within a certified distance),
-`weighting` (class weights), `calibration` (noise constants), `linear`, `perturbation` and `gradient_descent`
-(scikit-learn classes), `kernels` (random features), `midpoint` (one feature, two noisy means). Formulas as printed
-elsewhere, and exact losses, are left to `helpers.evidence`.
+`weighting` (class weights), `calibration` (noise constants), `linear` and `perturbation` (scikit-learn classes),
+`scaling` (features on one scale, public or private) with `gradient_descent`, `coordinate_descent` and `greedy` on it,
+`kernels` (random features), `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier
+from two releases, without an optimiser). Formulas as printed elsewhere, and exact losses,
+are left to `helpers.evidence`.
 """
 
 from helpers.erm.calibration import (
@@ -16,13 +18,17 @@ from helpers.erm.calibration import (
     gaussian_objective_delta,
     largest_move,
 )
+from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
 from helpers.erm.gradient_descent import DPGradientDescentClassifier
+from helpers.erm.greedy import DPGreedyCoordinateClassifier
 from helpers.erm.kernels import KernelClassifier, RandomFourierFeatures
 from helpers.erm.linear import ERMClassifier
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.midpoint import MidpointClassifier
+from helpers.erm.moments import PrivateMomentClassifier
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
+from helpers.erm.scaling import private_second_moments
 from helpers.erm.solver import Solution, minimize, minimize_softmax
 from helpers.erm.weighting import BALANCED, UNWEIGHTED, Weighting, balanced_weights, class_weights, fixed_weights
 
@@ -31,7 +37,9 @@ __all__ = [
     "LOGISTIC",
     "UNWEIGHTED",
     "Calibration",
+    "DPCoordinateDescentClassifier",
     "DPGradientDescentClassifier",
+    "DPGreedyCoordinateClassifier",
     "ERMClassifier",
     "GaussianCalibration",
     "KernelClassifier",
@@ -39,6 +47,7 @@ __all__ = [
     "MidpointClassifier",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
+    "PrivateMomentClassifier",
     "RandomFourierFeatures",
     "Softmax",
     "Solution",
@@ -55,6 +64,7 @@ __all__ = [
     "largest_move",
     "minimize",
     "minimize_softmax",
+    "private_second_moments",
     "signed_rows",
     "zero_sum_basis",
 ]

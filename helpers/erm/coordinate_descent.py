@@ -36,7 +36,7 @@ from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.linear import row_weights
 from helpers.erm.scaling import ScaledLinearClassifier
-from helpers.privacy import REPLACE_ONE, Guarantee, gaussian_mu, to_grid
+from helpers.privacy import gaussian_mu, to_grid
 
 _ORDERS = ("shuffled", "iid")
 
@@ -64,9 +64,10 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         "coordinate": its part along each of D coordinates is clipped at radius / sqrt(D), or what the bounds allow,
         with the noise split between coordinates as is best. Both cost the same; "row" is the gradient of a convex
         function.
-    scale : {"public", "private"}, array (d,) or None
+    scale : {"auto", "public", "private"}, array (d,) or None
         "public": the distance from the centre to the farther bound. "private": root mean squares about the centre,
-        released by the first `scale_share` of the budget. An array: public numbers. None: features as they are.
+        released by the first `scale_share` of the budget. An array: public numbers. None: features as they are, which
+        `bounds` then only clip. "auto": "public" where there are bounds, else None.
     scale_share : float
         In (0, 1): the part of mu^2 (the square of the Gaussian parameter) that "private" spends on the scale.
     center : float, array (d,) or None
@@ -124,54 +125,16 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         epsilon=1.0,
         delta=1e-6,
         sweeps=20,
-        step=1.0,
         clip="row",
-        radius=1.0,
-        scale=None,
-        scale_share=0.1,
-        center=None,
         order="shuffled",
         average=0.5,
-        penalty="l2",
-        regularization=1e-3,
-        box=10.0,
-        prior=None,
-        fit_intercept=True,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.sweeps = sweeps
-        self.step = step
         self.clip = clip
-        self.radius = radius
-        self.scale = scale
-        self.scale_share = scale_share
-        self.center = center
         self.order = order
         self.average = average
-        self.penalty = penalty
-        self.regularization = regularization
-        self.box = box
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -189,15 +152,9 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         self.noise_scales_ = self.noise_multiplier_ * weighting.mass * self._lengths(frame, visits)
         steps = SelfComposedDpEvent(GaussianDpEvent(self.noise_multiplier_), self.sweeps)
         beta = self._descend(records, row_weights(records, weights), frame, order, rng)
-        guarantee = Guarantee(
-            budget.learner,
-            float(self.delta),
-            self.neighbouring,
-            ComposedDpEvent((*spent, steps)) if spent else steps,
-            self._assumptions(rng),
-            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma",
-        )
-        return self._affine(beta, frame), guarantee
+        event = ComposedDpEvent((*spent, steps)) if spent else steps
+        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
+        return self._affine(beta, frame), self._spent(budget, event, rng, source)
 
     def _coordinates(self, size, rng) -> np.ndarray:
         """Coordinates (sweeps, D) in order of their updates, drawn without looking at the records."""
@@ -209,9 +166,7 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         """Mean coefficients of the last sweeps; each update sees the records through one noisy sum."""
         signed, margins = self._signed(records)
         rate, pull = self._rate(frame), np.empty(len(margins))
-        # Of numpy's two ways to add up products, the one over columns makes no table.
-        longest = self._longest(frame)
-        caps = longest / np.maximum(np.sqrt(sum(column * column for column in signed.T)), longest)
+        caps = self._caps(signed, frame)
         beta, mean = np.zeros(len(frame.largest)), np.zeros(len(frame.largest))
         kept = max(round(self.average * self.sweeps), 1)
         for sweep, coordinates in enumerate(order):

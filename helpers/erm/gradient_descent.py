@@ -1,139 +1,170 @@
-"""Full-batch gradient descent with Gaussian noise: a yardstick for objective perturbation.
+"""Gradient descent with Gaussian noise, on all records or on Poisson samples: a yardstick for other private fits.
 
 Every step releases the clipped, weighted sum of the gradients with Gaussian noise, so its guarantee is a composition of
-Gaussian mechanisms and needs no minimiser and no smooth loss. Mini-batches and deep models are left to others.
+Gaussian mechanisms and needs no minimiser and no smooth loss. Frame, scale, clips and penalties are those of coordinate
+descent, so that the two can be compared at the same knowledge of the scale. Deep models are left to others.
 """
 
 import math
+from functools import cache
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from helpers.checks import check_integer, check_real
 from helpers.erm.linear import row_weights
-from helpers.erm.perturbation import PrivateLinearClassifier
-from helpers.privacy import REPLACE_ONE, Guarantee, gaussian_mu
+from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
+from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_mu, to_grid
+from helpers.privacy.search import smallest
+
+_INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
+_LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling
 
 
-class DPGradientDescentClassifier(PrivateLinearClassifier):
+class DPGradientDescentClassifier(ScaledLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every step of gradient descent.
 
     Parameters
     ----------
-    epsilon, regularization, radius, fit_intercept, random_state, classes, neighbouring, n_records, loss, h, \
-class_weight, bounds, counts_share
-        As in `ObjectivePerturbationClassifier`; two classes.
-    delta : float
-        In (0, 1).
+    epsilon, delta, step, clip, radius, scale, scale_share, center, penalty, regularization, box, prior, \
+fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_weight, bounds, counts_share
+        As in `DPCoordinateDescentClassifier`; `step` is in units of 1 / (the loss's curvature times the mean square
+        length that the frame expects of a row).
     n_steps : int
-        Steps T >= 1. All together are one Gaussian mechanism of parameter mu, sqrt(T) / noise_multiplier.
-    clip : float, optional
-        Largest norm of one record's gradient before its weight, > 0; `radius` if left out, which never clips.
-    learning_rate : float, optional
-        In (0, 2 / regularization]; 1 / (curvature radius^2 + regularization) if left out, which is safe for every data
-        set.
+        Steps T >= 1.
+    sample_rate : float, optional
+        In (0, 1): every step sees each record with this probability, independently. Add/remove only, and no weights
+        that one record moves for all. Left out: all records.
+    average : float
+        In [0, 1]: the part of the steps, from the last one backwards, whose results are averaged; at least one.
 
     Attributes
     ----------
     noise_multiplier_ : float
         Standard deviation of the noise on a sum, over that sum's sensitivity.
-    rho_ : float
-        Parameter of zero-concentrated differential privacy, n_steps / (2 noise_multiplier^2).
-    guarantee_ : helpers.privacy.Guarantee
-    others
-        As in `ObjectivePerturbationClassifier`.
+    noise_scales_ : ndarray (D,)
+        Standard deviation of the noise on the sum along each coordinate.
+    coef_, intercept_, offset_, moments_, class_weight_, classes_, n_features_in_, guarantee_
+        As in `DPCoordinateDescentClassifier`.
 
     Raises
     ------
     ValueError
         As in `ERMClassifier`.
 
-    Source: Song, Chaudhuri and Sarwate 2013; Bun and Steinke 2016; composition exactly by Dong, Roth and Su 2022.
+    Source: Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016 (sampling); composition exactly by Dong, Roth and Su
+    2022, with sampling by dp-accounting.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
     >>> model = DPGradientDescentClassifier(epsilon=2.0, delta=1e-3, n_steps=10, random_state=0).fit(X, y)
-    >>> str(model.guarantee_), round(model.rho_, 3)
-    ('(2, 0.001)-DP, replace-one', 0.239)
+    >>> str(model.guarantee_), round(model.noise_multiplier_, 3)
+    ('(2, 0.001)-DP, replace-one', 4.57)
     """
 
     def __init__(
         self,
         epsilon=1.0,
         delta=1e-6,
-        regularization=1e-3,
-        radius=1.0,
-        fit_intercept=True,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
         n_steps=100,
-        clip=None,
-        learning_rate=None,
+        sample_rate=None,
+        clip="row",
+        average=0.0,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.regularization = regularization
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.n_steps = n_steps
+        self.sample_rate = sample_rate
         self.clip = clip
-        self.learning_rate = learning_rate
+        self.average = average
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
         check_integer("n_steps", self.n_steps, low=1)
-        if len(self.classes) > 2:
-            raise ValueError(f"classes must be two labels, got {self.classes!r}")
-        if self.clip is not None:
-            check_real("clip", self.clip, low=1e-100, high=1e100)
-        if self.learning_rate is not None:
-            # Clipped sums are bounded, so coefficients are as long as the penalty alone does not make them grow.
-            check_real("learning_rate", self.learning_rate, low=0, high=2 / self.regularization, inclusive="high")
+        check_real("average", self.average, low=0, high=1)
+        if self.sample_rate is None:
+            return
+        check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="neither")
+        if self.neighbouring is not ADD_REMOVE:
+            raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
     def _released(self, records, weights, weighting, budget, rng):
         """Coefficients and their guarantee; sets the constants as attributes."""
-        multiplier = math.sqrt(self.n_steps) / gaussian_mu(budget.learner, self.delta)
-        clip = float(self.radius if self.clip is None else self.clip)
-        scale = multiplier * weighting.mass * clip
-        beta = self._descend(records, row_weights(records, weights), clip, scale, rng)
-        self.noise_multiplier_, self.rho_ = multiplier, self.n_steps / (2 * multiplier**2)
-        guarantee = Guarantee(
-            budget.learner,
-            float(self.delta),
-            self.neighbouring,
-            SelfComposedDpEvent(GaussianDpEvent(multiplier), self.n_steps),
-            self._assumptions(rng),
-            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)",
-        )
-        return beta, guarantee
+        mu = gaussian_mu(budget.learner, self.delta)
+        frame, spent = self._gaussian_frame(records, mu, rng)
+        multiplier = math.sqrt(self.n_steps / (1 - (self.scale_share if spent else 0.0))) / mu
+        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
+        steps = spent, self.sample_rate, self.n_steps
+        if self.sample_rate is not None:
+            multiplier = _sampled_multiplier(*steps, budget.learner, self.delta, multiplier)
+            source = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
+        self.noise_multiplier_ = multiplier
+        visits = np.ones(len(frame.largest))
+        self.noise_scales_ = multiplier * weighting.mass * self._lengths(frame, visits)
+        beta = self._descend(records, weights, frame, rng)
+        return self._affine(beta, frame), self._spent(budget, _event(*steps, multiplier), rng, source)
 
-    def _descend(self, records, weights, clip, scale, rng) -> np.ndarray:
-        """The last of the steps; every one sees the records through one noisy sum."""
-        loss, signs, rows = self._loss(), 2.0 * records.codes - 1, records.rows
-        rate = self.learning_rate or 1 / (loss.curvature * self.radius**2 + self.regularization)
-        lengths = np.linalg.norm(rows, axis=1)
-        weights = np.ones(len(rows)) if weights is None else weights
-        beta = np.zeros(rows.shape[1])
-        for _ in range(self.n_steps):
-            slope = loss.slope(signs * (rows @ beta))
-            # |slope| length is the norm of one gradient; multiplying first avoids a division by zero.
-            slope = slope * np.minimum(1.0, clip / np.maximum(np.abs(slope) * lengths, clip))
-            total = (weights * signs * slope) @ rows + rng.normal(0.0, scale, len(beta))
-            beta = beta - rate * (total / records.divisor + self.regularization * beta)
-        return beta
+    def _descend(self, records, weights, frame, rng) -> np.ndarray:
+        """Mean coefficients of the last steps; every step sees the records through one noisy sum."""
+        signed, margins = self._signed(records)
+        sums = self._sums(signed, frame)
+        rate = self.step / (self._loss().curvature * (self.radius**2 if self._scaling is None else 1.0))
+        beta, mean, kept = np.zeros(len(frame.largest)), 0.0, max(round(self.average * self.n_steps), 1)
+        each = row_weights(records._replace(multiplicity=None), weights)
+        each = np.ones(len(signed)) if each is None else each
+        expected, scales = records.divisor * (self.sample_rate or 1.0), self.noise_scales_
+        for step in range(self.n_steps):
+            total = sums(margins, beta, each * self._drawn(records, rng))
+            noisy = scales * to_grid((rng.normal(0.0, scales) - total) / scales, 1.0)
+            beta = self._proximal(beta - rate * noisy / expected, rate)
+            if step >= self.n_steps - kept:
+                mean = mean + beta / kept
+        return mean
+
+    def _drawn(self, records, rng) -> np.ndarray:
+        """How many of the records (m,) that each row stands for a step sees."""
+        numbers, rate = records.multiplicity, self.sample_rate
+        if numbers is None:  # uniform numbers are faster than binomial ones
+            return np.ones(len(records.codes)) if rate is None else rng.random(len(records.codes)) < rate
+        return numbers if rate is None else rng.binomial(numbers, rate)
+
+    def _sums(self, signed, frame):
+        """Function of margins, coefficients and weights of the records: the weighted sum (D,) of what they pull."""
+        caps, limits = self._caps(signed, frame), self._limits(frame)
+
+        def total(margins, beta, weights):
+            seen = slice(None) if self.sample_rate is None else np.flatnonzero(weights)
+            rows, weights = signed[seen], weights[seen]
+            margins = margins[seen] + rows @ beta
+            pull = self._pull(margins, out=margins)
+            if self.clip == "coordinate":
+                return clipped_sums(rows, pull, limits, weights)
+            return (np.minimum(pull, caps[seen]) * weights) @ rows
+
+        return total
+
+
+def _event(spent, rate, count, multiplier) -> DpEvent:
+    step = GaussianDpEvent(multiplier) if rate is None else PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+    steps = SelfComposedDpEvent(step, count)
+    return ComposedDpEvent((*spent, steps)) if spent else steps
+
+
+@cache
+def _sampled_multiplier(spent, rate, count, epsilon, delta, high) -> float:
+    """Least noise over sensitivity of `count` sampled steps that leaves the whole within (epsilon, delta).
+
+    `high` is what suffices without sampling, which never helps an adversary.
+    """
+    if epsilon > _LARGEST_EPSILON:
+        return high
+    interval = _INTERVAL * max(epsilon, gaussian_mu(epsilon, delta))
+
+    def enough(multiplier):
+        return event_epsilon(_event(spent, rate, count, multiplier), delta, ADD_REMOVE, interval=interval) <= epsilon
+
+    low = high / 2
+    while enough(low):
+        low, high = low / 2, low
+    return smallest(enough, low, high, relative=1e-4)

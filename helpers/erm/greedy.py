@@ -26,9 +26,7 @@ from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.linear import row_weights
 from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
 from helpers.privacy import (
-    REPLACE_ONE,
     ApproximateDpEvent,
-    Guarantee,
     Sensitivity,
     event_epsilon,
     exponential,
@@ -116,52 +114,14 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         epsilon=1.0,
         delta=1e-6,
         n_steps=10,
-        step=1.0,
         selection="gumbel",
         selection_share=0.5,
-        radius=1.0,
-        scale=None,
-        scale_share=0.1,
-        center=None,
-        penalty="l2",
-        regularization=1e-3,
-        box=10.0,
-        prior=None,
-        fit_intercept=True,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.n_steps = n_steps
-        self.step = step
         self.selection = selection
         self.selection_share = selection_share
-        self.radius = radius
-        self.scale = scale
-        self.scale_share = scale_share
-        self.center = center
-        self.penalty = penalty
-        self.regularization = regularization
-        self.box = box
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -189,17 +149,11 @@ scale, center, penalty, regularization, box, prior, bounds, classes
             frame = self._rescaled(records, frame, spread, self._noise(scale, d, rng))
         self.selection_epsilon_, self.noise_multiplier_ = plan.selection, plan.measurement
         beta = self._descend(records, row_weights(records, weights), weighting.mass, frame, rng)
-        guarantee = Guarantee(
-            budget.learner,
-            float(self.delta),
-            self.neighbouring,
-            plan.event,
-            self._assumptions(rng),
-            "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
-            if self.delta > 0
-            else "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)",
-        )
-        return self._affine(beta, frame), guarantee
+        if self.delta > 0:
+            source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
+        else:
+            source = "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)"
+        return self._affine(beta, frame), self._spent(budget, plan.event, rng, source)
 
     def _plan(self, total) -> Plan:
         """What a total of epsilon (delta = 0) or of rho pays for."""

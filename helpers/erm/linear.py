@@ -134,10 +134,14 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
         self.classes_ = np.unique(self.classes)
         codes = label_codes(y, self.classes_)
-        rows = design_matrix(self._mapped(X), radius=self.radius, fit_intercept=self.fit_intercept)
+        rows = self._rows(X)
         if n_records is None:
             n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
         return Records(rows, codes, multiplicity, n_records)
+
+    def _rows(self, X) -> np.ndarray:
+        """Feature vectors (m, d) from checked X."""
+        return design_matrix(self._mapped(X), radius=self.radius, fit_intercept=self.fit_intercept)
 
     def _mapped(self, X) -> np.ndarray:
         return X if self.bounds is None else into_ball(X, np.asarray(self.bounds, dtype=float), radius=self.radius)

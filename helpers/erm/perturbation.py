@@ -19,18 +19,23 @@ Objective perturbation with approximate minima
 Output perturbation with approximate minima
     Exact minimisers of neighbours are within S = `largest_move` of each other, approximate ones within S + 2 rho, so
     noise at the rate epsilon / (S + 2 rho) gives epsilon. With rho = tol S / (2 (1 - tol)) that is the rate (1 - tol)
-    epsilon/S.
+    epsilon/S. Gaussian noise of standard deviation (S + 2 rho) / mu is a Gaussian mechanism of parameter mu, and
+    (epsilon, delta)-DP where that is: the solver costs no epsilon then, and makes the noise 1 / (1 - tol) times as
+    large.
 
 Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian noise); the pure version is proved here.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from dp_accounting import GaussianDpEvent
 
 from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.constructors import SharedParameters
 from helpers.erm.calibration import calibrate, calibrate_gaussian, gaussian_jacobian_cost, largest_move
 from helpers.erm.linear import LinearClassifier
 from helpers.erm.weighting import balanced_weights, class_weights, fixed_weights
@@ -43,6 +48,7 @@ from helpers.privacy import (
     check_random_state,
     class_counts,
     compose,
+    gaussian_multiplier,
     noise_assumptions,
     spherical_gamma,
     to_grid,
@@ -108,10 +114,40 @@ class Constants(NamedTuple):
     source: str
 
 
-class PrivateLinearClassifier(PrivateMixin, LinearClassifier):
+class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, ABC):
     """Budget, relation, class weights and guarantee of the private classifiers. Not for use by itself."""
 
     _class_weights_allowed = (None, "balanced", "private")
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        regularization=1e-3,
+        radius=1.0,
+        fit_intercept=True,
+        random_state=None,
+        classes=(0, 1),
+        neighbouring=REPLACE_ONE,
+        n_records=None,
+        loss="logistic",
+        h=0.5,
+        class_weight=None,
+        bounds=None,
+        counts_share=0.1,
+    ):
+        self.epsilon = epsilon
+        self.regularization = regularization
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+        self.classes = classes
+        self.neighbouring = neighbouring
+        self.n_records = n_records
+        self.loss = loss
+        self.h = h
+        self.class_weight = class_weight
+        self.bounds = bounds
+        self.counts_share = counts_share
 
     def fit(self, X, y, multiplicity=None):
         """Fit privately.
@@ -143,6 +179,10 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier):
             self.class_weight_ = weights
         return self
 
+    @abstractmethod
+    def _released(self, records, weights, weighting, budget, rng):
+        """Coefficients and their guarantee; sets the constants as attributes."""
+
     def _check_parameters(self):
         super()._check_parameters()
         check_random_state(self.random_state)
@@ -170,6 +210,10 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier):
         if self.class_weight == "balanced":
             return balanced_weights(len(self.classes))
         return fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
+
+    def _spent(self, budget, event, rng, source) -> Guarantee:
+        """The guarantee of coefficients that cost the learner's whole budget."""
+        return Guarantee(budget.learner, float(self.delta), self.neighbouring, event, self._assumptions(rng), source)
 
     def _assumptions(self, rng) -> tuple[str, ...]:
         return (
@@ -251,42 +295,20 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         self,
         epsilon=1.0,
         regularization=1e-3,
-        radius=1.0,
-        fit_intercept=True,
         tol=5e-7,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
         delta=0.0,
-        bounds=None,
         raise_regularization=True,
-        counts_share=0.1,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.regularization = regularization
-        self.radius = radius
-        self.fit_intercept = fit_intercept
+        super().__init__(epsilon=epsilon, regularization=regularization, **shared)
         self.tol = tol
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
         self.delta = delta
-        self.bounds = bounds
         self.raise_regularization = raise_regularization
-        self.counts_share = counts_share
 
     def _check_parameters(self):
         super()._check_parameters()
         _check_tol(self.tol)
-        check_real("delta", self.delta, low=0, high=1, inclusive="low")
+        _check_delta(self.delta)
         check_boolean("raise_regularization", self.raise_regularization)
 
     def _budget(self):
@@ -346,11 +368,12 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
 
 
 class OutputPerturbationClassifier(PrivateLinearClassifier):
-    """Linear classification that is epsilon-DP by noise added to the minimiser.
+    """Linear classification that is differentially private by noise added to the minimiser.
 
     The minimiser of `ERMClassifier`'s objective moves by at most `largest_move` when one record changes, so noise of
     density proportional to exp(-noise_rate ||b||) at the rate epsilon divided by that makes `coef_` and `intercept_`
-    epsilon-DP under `neighbouring`.
+    epsilon-DP under `neighbouring`. With `delta` > 0 Gaussian noise makes them (epsilon, delta)-DP, which needs less
+    noise where there are many.
 
     Parameters
     ----------
@@ -359,14 +382,17 @@ class_weight, bounds, counts_share
         As in `ObjectivePerturbationClassifier`.
     tol : float
         In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance tol / (2 - 2 tol) `largest_move` from
-        the exact minimiser (`helpers.erm.perturbation` has the theorem).
+        the exact minimiser (`helpers.erm.perturbation` has the theorem). With `delta` > 0 it is a share of the noise.
+    delta : float
+        0, or in (0, 1) for Gaussian noise and (epsilon, delta)-DP.
 
     Attributes
     ----------
     noise_rate_ : float
-        Rate of the norm of the noise on the coefficients.
+        Rate of the norm of the noise on the coefficients; with `delta` > 0 there is `noise_scale_` instead, its
+        standard deviation along each.
     epsilon_solver_ : float
-        The solver's part of epsilon.
+        The solver's part of epsilon; 0 with `delta` > 0.
     guarantee_ : helpers.privacy.Guarantee
     others
         As in `ObjectivePerturbationClassifier`.
@@ -387,37 +413,18 @@ class_weight, bounds, counts_share
         self,
         epsilon=1.0,
         regularization=1e-3,
-        radius=1.0,
-        fit_intercept=True,
         tol=5e-7,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
+        delta=0.0,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.regularization = regularization
-        self.radius = radius
-        self.fit_intercept = fit_intercept
+        super().__init__(epsilon=epsilon, regularization=regularization, **shared)
         self.tol = tol
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
+        self.delta = delta
 
     def _check_parameters(self):
         super()._check_parameters()
         _check_tol(self.tol)
+        _check_delta(self.delta)
 
     def _budget(self):
         return super()._budget(self.tol)
@@ -432,18 +439,24 @@ class_weight, bounds, counts_share
             loss=self._loss(),
             weighting=weighting,
         )
-        rate, distance = budget.noise / move, self.tol * move / (2 * (1 - self.tol))
+        distance = self.tol * move / (2 * (1 - self.tol))
         beta = self._minimiser(records, weights, regularization, np.zeros(size), distance).beta
-        self.noise_rate_, self.epsilon_solver_ = rate, budget.solver
-        guarantee = Guarantee(
-            budget.learner,
-            0.0,
-            self.neighbouring,
-            assumes=self._assumptions(rng),
-            source="Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1",
-        )
-        return to_grid(beta + spherical_gamma(size, rate, rng).reshape(beta.shape), 1 / rate), guarantee
+        source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
+        if self.delta > 0:
+            multiplier = gaussian_multiplier(budget.learner, self.delta)
+            scale = self.noise_scale_ = multiplier * (move + 2 * distance)
+            noise, event = rng.normal(0.0, scale, size), GaussianDpEvent(multiplier)
+            self.epsilon_solver_, source = 0.0, f"{source}, Gaussian noise"
+        else:
+            self.noise_rate_, event = budget.noise / move, None
+            scale, noise = 1 / self.noise_rate_, spherical_gamma(size, self.noise_rate_, rng)
+            self.epsilon_solver_ = budget.solver
+        return to_grid(beta + noise.reshape(beta.shape), scale), self._spent(budget, event, rng, source)
 
 
 def _check_tol(tol):
     check_real("tol", tol, low=1e-12, high=0.5, inclusive="low")
+
+
+def _check_delta(delta):
+    check_real("delta", delta, low=0, high=1, inclusive="low")

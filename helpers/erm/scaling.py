@@ -14,8 +14,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_integer, check_real, label_codes
-from helpers.erm.linear import Records, check_multiplicity
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.perturbation import Budget, PrivateLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
@@ -201,6 +200,28 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     sum of the slopes along each coordinate, before its weight.
     """
 
+    def __init__(
+        self,
+        delta=1e-6,
+        step=1.0,
+        scale="auto",
+        scale_share=0.1,
+        center=None,
+        penalty="l2",
+        box=10.0,
+        prior=None,
+        **shared,
+    ):
+        super().__init__(**shared)
+        self.delta = delta
+        self.step = step
+        self.scale = scale
+        self.scale_share = scale_share
+        self.center = center
+        self.penalty = penalty
+        self.box = box
+        self.prior = prior
+
     def decision_function(self, X):
         """Scores (n,), positive for the second class: X, clipped to the bounds, times `coef_` plus `intercept_`."""
         check_is_fitted(self)
@@ -226,8 +247,8 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     _delta_allowed = "neither"
 
     def _check_scale(self):
-        if self.scale is None or self._scale_in(("public", "private")):
-            if self.scale is not None and self.bounds is None:
+        if self.scale is None or self._scale_in(("auto", "public", "private")):
+            if self._scaling is not None and self.bounds is None:
                 raise ValueError(f"bounds must be given with scale={self.scale!r}, got None")
             return
         try:
@@ -235,7 +256,16 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         except (TypeError, ValueError):
             scale = np.empty(0)
         if scale.ndim != 1 or not scale.size or not ((scale >= 1e-50) & (scale <= 1e50)).all():
-            raise ValueError(f"scale must be None, 'public', 'private' or numbers in [1e-50, 1e50], got {self.scale!r}")
+            raise ValueError(
+                f"scale must be None, 'auto', 'public', 'private' or numbers in [1e-50, 1e50], got {self.scale!r}"
+            )
+
+    @property
+    def _scaling(self):
+        """`scale` with "auto" decided."""
+        if not self._scale_in(("auto",)):
+            return self.scale
+        return None if self.bounds is None else "public"
 
     @property
     def _scale_is_private(self) -> bool:
@@ -283,19 +313,11 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
 
     # Rows
 
-    def _records(self, X, y, multiplicity, n_records=None) -> Records:
-        fewest = 1 if n_records is None else 0
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        self._check_bounds(X.shape[1])
-        if self._scale_is_given and len(self.scale) != X.shape[1]:
-            raise ValueError(f"scale must have one number a feature, {X.shape[1]}, got {len(self.scale)}")
-        multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
-        self.classes_ = np.unique(self.classes)
-        codes = label_codes(y, self.classes_)
-        rows = self._frame(X.shape[1]).rows(X)
-        if n_records is None:
-            n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
-        return Records(rows, codes, multiplicity, n_records)
+    def _rows(self, X) -> np.ndarray:
+        d = X.shape[1]
+        if self._scale_is_given and len(self.scale) != d:
+            raise ValueError(f"scale must have one number a feature, {d}, got {len(self.scale)}")
+        return self._frame(d).rows(X)
 
     def _ends(self, d) -> tuple[np.ndarray, np.ndarray]:
         if self.bounds is None:
@@ -306,16 +328,17 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         """The public frame; what is private about the scale comes later, as a release."""
         size = d + bool(self.fit_intercept)
         # Without a scale as in `ERMClassifier`: rows of the ball share its length with the constant.
-        moment = self.radius**2 / (size - d + 1) if self.scale is None else 1 / size
+        scale = self._scaling
+        moment = self.radius**2 / (size - d + 1) if scale is None else 1 / size
         low, high = self._ends(d)
         center = _center(self.center, d)
         box = _box(low, high, center)
-        if self.scale is None:
+        if scale is None:
             factor = np.full(d, 1 / math.sqrt(size - d + 1))
-        elif isinstance(self.scale, str):
+        elif isinstance(scale, str):
             factor = math.sqrt(moment) * box.factor
         else:
-            factor = math.sqrt(moment) / np.asarray(self.scale, dtype=float)
+            factor = math.sqrt(moment) / np.asarray(scale, dtype=float)
         largest = np.full(size, math.sqrt(moment))  # what the constant is
         # Above 0 where the bounds leave a feature at its centre too: what it bounds is then 0 and costs nothing.
         largest[:d] = np.maximum(np.maximum(high - box.center, box.center - low) * factor, _SMALLEST_LIMIT)
@@ -367,6 +390,12 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     def _longest(self, frame) -> float:
         """Most that a record's gradient can measure, clipped or by its bounds."""
         return min(self.radius, float(np.linalg.norm(frame.largest)))
+
+    def _caps(self, signed, frame) -> np.ndarray:
+        """Largest slope (m,) of the loss at which a record's gradient is not too long."""
+        longest = self._longest(frame)
+        # Of numpy's two ways to add up products, the one over columns makes no table.
+        return longest / np.maximum(np.sqrt(sum(column * column for column in signed.T)), longest)
 
     def _limits(self, frame) -> np.ndarray:
         """Most that one record of weight 1 adds to the sum along each coordinate (D,), clipped or by its bounds."""

@@ -257,6 +257,8 @@ class Population:
             (self.mean1 - 9 * self.sd1, self.mean1 + 9 * self.sd1),
         )
         grid = np.unique(np.concatenate([np.linspace(*pair, 4001) for pair in ends]))
+        # Points that nearly coincide would leave no room to search between them, with the best one outside.
+        grid = grid[np.append(True, np.diff(grid) > 1e-5 * min(self.sd0, self.sd1))]
         best = int(np.argmax(self.metrics(grid)[metric]))
         found = optimize.minimize_scalar(
             lambda point: -float(self.metrics(point)[metric]),

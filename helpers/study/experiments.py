@@ -12,6 +12,10 @@ The key of a trial is a hash of
 * the experiment's name, the values the trial closes over (followed through functions of the notebook) and the cell.
 
 Data that a trial loads itself is covered by the checksums in `helpers.data`, and by nothing where there is none.
+A grid that grows from time to time has `scope="trial"`: its keys have less in the place of the first part (see `run`).
+
+Beside the store, `experiments.txt` says in one line how far a run is, how many of its trials failed and how long the
+rest will take. The tracebacks of failed trials are in the store's table `failures`, until they succeed.
 """
 
 import hashlib
@@ -26,13 +30,16 @@ import time
 import traceback
 import types
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dis import get_instructions
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -42,17 +49,22 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from helpers import sources
+from helpers.checks import check_boolean, check_choice
 
 _VARIABLE = "DPBOOK_EXPERIMENTS"  # how a session's settings reach the kernel
 _CACHED = type(cache(len))  # functions wrapped by functools.cache
+_PAUSE = 5.0  # seconds between two lines of progress
 
 
 class TrialError(RuntimeError):
-    """A trial raised, or returned something that is not a table of scalars; the message names its cell."""
+    """A trial raised, or returned something that is not a table of scalars; the message names its cell.
+
+    The first note is the traceback, also where the trial ran in another process.
+    """
 
     def __reduce__(self):
         # A cause does not survive the way back from a worker process; its text does.
-        return _with_note, (str(self), "".join(traceback.format_exception(self.__cause__)))
+        return _with_note, (str(self), self.__notes__[0])
 
 
 class SessionError(RuntimeError):
@@ -65,7 +77,16 @@ def _with_note(message: str, note: str) -> TrialError:
     return error
 
 
-def run(trial: Callable[..., Any], cells: Sequence[Mapping[str, Any]], *, name: str) -> pd.DataFrame:
+def run(
+    trial: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    cells: Sequence[Mapping[str, Any]],
+    *,
+    name: str,
+    by: str = "method",
+    failures: str = "raise",
+    timed: bool = False,
+    scope: str = "chapter",
+) -> pd.DataFrame:
     """Call `trial(**cell)` for every cell and collect the rows.
 
     Parameters
@@ -73,23 +94,40 @@ def run(trial: Callable[..., Any], cells: Sequence[Mapping[str, Any]], *, name: 
     trial : callable
         Returns a dict or a list of dicts of scalars (numbers, text, booleans, None; NumPy scalars become Python's).
         Runs on one thread, possibly in another process: its result may depend only on the cell and on values that do
-        not change, so a random generator is made inside, from a seed in the cell.
+        not change, so a random generator is made inside, from a seed in the cell. A dict holds several: the value of
+        `by` says which one a cell is for, and is not passed to it.
     cells : sequence of dict
         Scalars by name; no two cells alike.
     name : str
         What the progress bar and errors call the experiment.
+    by : str
+        With a dict of trials: the name that all cells have.
+    failures : {"raise", "keep"}
+        "raise": a trial that fails is an error, at once in a plain loop, and under `--jobs` when all others are
+        finished and kept. "keep": it becomes a row, and all are counted in one warning at the end. Under `--jobs` the
+        next run tries failed trials again.
+    timed : bool
+        Whether to add how long each trial took.
+    scope : {"chapter", "trial"}
+        What a stored result depends on besides versions, name and cell. "chapter": all that the chapter's tables do.
+        "trial": the code of `trial` and of what it uses of its own module or notebook, and other modules of the project
+        as far as these name them, with all they import; so it outlives changes elsewhere in the chapter. What is
+        found at run time by name (in a registry, say) is not followed: close over it instead.
 
     Returns
     -------
     DataFrame
-        One row a dict returned, in the order of the cells; the cells' columns first. Floats are exact.
+        One row a dict returned, in the order of the cells; the cells' columns first. Floats are exact. With
+        failures="keep" there is a last column `failure`, None or what was raised; with `timed` a column `seconds`, the
+        CPU seconds of the trial's process (a trial read from the store took what it took then).
 
     Raises
     ------
     ValueError
-        No cells, two alike, values that are not scalars, or a closed-over random generator.
+        No cells, two alike, values that are not scalars, a trial that does not exist, or a closed-over random
+        generator.
     TrialError
-        A trial failed. Under `--jobs`, trials already under way are still finished and kept.
+        A trial failed.
     RuntimeError
         Under `--jobs`: this process or another one loaded helper modules that were edited since the run began.
 
@@ -98,32 +136,61 @@ def run(trial: Callable[..., Any], cells: Sequence[Mapping[str, Any]], *, name: 
     0  2     0       4
     1  3     0       9
     """
+    check_choice("failures", failures, ("raise", "keep"))
+    check_boolean("timed", timed)
+    check_choice("scope", scope, ("chapter", "trial"))
     cells = _checked(cells)
-    closed_over = _digest_of(trial)
+    if isinstance(trial, Mapping):
+        for cell in cells:
+            check_choice(by, cell.get(by), list(trial))
+    else:
+        trial, by = {None: trial}, None
+    digests = {label: _digest_of(each, scope == "trial") for label, each in trial.items()}
     settings = json.loads(os.environ.get(_VARIABLE, "null")) or {
         "jobs": 1,
         "modules": [],
         "code": sources.modules_digest([]),
     }
     _freeze(tuple(settings["modules"]), settings["code"])
-    keys = [_hash([settings.get("identity"), name, closed_over, cell]) for cell in cells]
+    keys = []
+    for cell in cells:
+        closed_over, code = digests[cell.get(by)]
+        identity = settings.get("identity") if scope == "chapter" else [settings.get("platform"), code]
+        keys.append(_hash([identity, name, closed_over, cell]))
     with ExitStack() as stack:
         store = stack.enter_context(closing(_Store(settings))) if "store" in settings else None
         found = store.found(keys) if store else {}
-        missing = [index for index, key in enumerate(keys) if key not in found]
-        bar = stack.enter_context(_progress(name, len(cells), len(found), settings.get("terminal")))
-        failures: list[TrialError] = []
-        for index, outcome in _outcomes(trial, cells, missing, failures, settings):
+        finished = {index: found[key] for index, key in enumerate(keys) if key in found}
+        missing = [index for index in range(len(cells)) if index not in finished]
+        progress = stack.enter_context(_progress(name, cells, finished, settings))
+        failed: dict[int, TrialError] = {}
+        for index, outcome in _outcomes(trial, by, cells, missing, settings):
             if isinstance(outcome, TrialError):
-                failures.append(outcome)
-                continue
-            found[keys[index]] = outcome
-            if store:
-                store.put(keys[index], outcome)
-            bar.update()
-        for failure in failures:
-            raise TrialError(f"experiment {name!r}, {failure}") from failure.__cause__ or failure
-    return _frame(cells, [json.loads(found[key]) for key in keys])
+                failed[index] = outcome
+                if store:
+                    store.note(keys[index], outcome)
+                elif failures == "raise":
+                    break
+            else:
+                finished[index] = outcome
+                if store:
+                    store.put(keys[index], outcome)
+            progress.step(index, outcome)
+        if failed:
+            _report(name, failed, len(cells), failures)
+    return _frame(cells, finished, failed, failures == "keep", timed)
+
+
+def _report(name: str, failed: Mapping[int, TrialError], total: int, failures: str) -> None:
+    first = failed[min(failed)]
+    message = f"experiment {name!r}, {first}"
+    if len(failed) > 1:
+        message += f" (and {len(failed) - 1} more of {total} trials failed)"
+    if failures == "keep":
+        warnings.warn(message, stacklevel=3)
+        return
+    error = _with_note(message, first.__notes__[0])
+    raise error from first.__cause__  # None where it happened in another process
 
 
 @contextmanager
@@ -162,10 +229,12 @@ def session(
     if _VARIABLE in os.environ:
         raise SessionError(f"trials already go to {json.loads(os.environ[_VARIABLE])['store']}")
     software = sorted({f"{entry.name}=={entry.version}" for entry in metadata.distributions()})
+    machine = [platform.python_version(), platform.machine(), software]
     settings = {
         "jobs": jobs,
         "store": str(store),
-        "identity": _hash([identity, platform.python_version(), platform.machine(), software]),
+        "identity": _hash([identity, *machine]),
+        "platform": _hash(machine),
         "modules": list(modules),
         "code": code,
         "started": time.time(),
@@ -208,57 +277,95 @@ def _encoded(row: Any, what: str) -> str:
     return json.dumps(plain)
 
 
-def _frame(cells: list[dict], rows: list[list[dict]]) -> pd.DataFrame:
-    records = [cell | row for cell, several in zip(cells, rows, strict=True) for row in several]
+class _Finished(NamedTuple):
+    """What a trial returned, as JSON, and its seconds: by the clock, for forecasts, and of the processor."""
+
+    rows: str
+    wall: float
+    cpu: float
+
+
+def _frame(cells: list[dict], finished: dict[int, _Finished], failed: dict, kept: bool, timed: bool) -> pd.DataFrame:
+    records = []
+    for index, cell in enumerate(cells):
+        if index in failed:
+            records.append(cell | {"failure": str(failed[index]).partition("}: ")[2]})
+            continue
+        last = ({"failure": None} if kept else {}) | ({"seconds": finished[index].cpu} if timed else {})
+        records += [cell | row | last for row in json.loads(finished[index].rows)]
     columns = dict.fromkeys(key for part in (cells, records) for entry in part for key in entry)
-    return pd.DataFrame(records, columns=list(columns))
+    ends = {"failure": kept, "seconds": timed}
+    ordered = [*(key for key in columns if not ends.get(key)), *(key for key, wanted in ends.items() if wanted)]
+    return pd.DataFrame(records, columns=ordered)
 
 
 # Trials
 
 
-def _outcomes(trial, cells: list[dict], missing: list[int], failures: list, settings: dict) -> Iterator:
-    """Pairs (index, rows as JSON or TrialError) as they finish; no trial is begun once there is a failure."""
-
-    def tasks():
-        for index in missing:
-            if failures:
-                return
-            yield joblib.delayed(_outcome)(index, trial, cells[index], settings["modules"], settings["code"])
-
-    # Copy-on-write: large closed-over arrays reach workers as memory maps, and compiled code may want them writable.
-    with _backend(settings.get("scheduler")):
-        parallel = joblib.Parallel(settings["jobs"], return_as="generator_unordered", batch_size=1, mmap_mode="c")
-        with closing(parallel(tasks())) as finished:
-            yield from finished
-
-
-@contextmanager
-def _backend(scheduler: str | None) -> Iterator[None]:
-    if scheduler is None:
-        yield
+def _outcomes(trials, by: str | None, cells: list[dict], missing: list[int], settings: dict) -> Iterator:
+    """Pairs (index, _Finished or TrialError) as they finish."""
+    settled = by, settings["modules"], settings["code"]
+    tasks = ((index, trials[cells[index].get(by)], cells[index], *settled) for index in missing)
+    if scheduler := settings.get("scheduler"):
+        yield from _on_cluster(tasks, scheduler, settings["jobs"])
         return
-    from distributed import Client  # of the extra "cluster"
+    # Copy-on-write: large closed-over arrays reach workers as memory maps, and compiled code may want them writable.
+    parallel = joblib.Parallel(settings["jobs"], return_as="generator_unordered", batch_size=1, mmap_mode="c")
+    with closing(parallel(joblib.delayed(_outcome)(*task) for task in tasks)) as finished:
+        yield from finished
 
-    with Client(scheduler), joblib.parallel_config(backend="dask"):
-        yield
+
+def _on_cluster(tasks: Iterator[tuple], scheduler: str, jobs: int) -> Iterator:
+    """The same from the workers of a Dask cluster, `jobs` at a time; a worker that dies is replaced by another one."""
+    from distributed import Client, KilledWorker, as_completed
+
+    # Plain futures: with joblib's Dask backend a lost scheduler was not always an error (joblib 1.6).
+    with Client(scheduler) as client:
+        cells = {}
+
+        def submit(task):
+            future = client.submit(_outcome, *task, pure=False)
+            cells[future.key] = task[0], task[2]
+            return future
+
+        finished = as_completed([submit(task) for task in islice(tasks, jobs)])
+        for future in finished:
+            index, cell = cells.pop(future.key)
+            try:
+                yield future.result()
+            except CancelledError as error:
+                told = f"the Dask scheduler {scheduler} went away; finished trials are kept, run again"
+                raise RuntimeError(told) from error
+            except KilledWorker as error:  # and so were those that tried after it
+                yield index, _failure(cell, error)
+            for task in islice(tasks, 1):
+                finished.add(submit(task))
 
 
-def _outcome(index: int, trial, cell: dict, modules: list[str], code: str) -> tuple[int, str | TrialError]:
+def _outcome(
+    index: int, trial, cell: dict, by: str | None, modules: list[str], code: str
+) -> tuple[int, _Finished | TrialError]:
     _freeze(tuple(modules), code)
     try:
+        wall, cpu = time.perf_counter(), time.process_time()
         # One thread everywhere: sums in another order would differ in the last bits.
         with threadpool_limits(1):
-            returned = trial(**cell)
+            returned = trial(**{key: value for key, value in cell.items() if key != by})
         rows = [returned] if isinstance(returned, Mapping) else list(returned)
         clash = {key for row in rows for key in row if key in cell}
         if clash:
             raise ValueError(f"a trial must not return names of its cell, got {sorted(clash)}")
-        return index, "[" + ", ".join(_encoded(row, "a row") for row in rows) + "]"
+        text = "[" + ", ".join(_encoded(row, "a row") for row in rows) + "]"
+        return index, _Finished(text, time.perf_counter() - wall, time.process_time() - cpu)
     except Exception as error:
-        failure = TrialError(f"cell {cell}: {type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return index, failure
+        return index, _failure(cell, error)
+
+
+def _failure(cell: dict, error: Exception) -> TrialError:
+    told = "".join(traceback.format_exception(error))
+    failure = _with_note(f"cell {cell}: {type(error).__name__}: {error}", told)
+    failure.__cause__ = error
+    return failure
 
 
 @cache
@@ -273,16 +380,90 @@ def _freeze(modules: tuple[str, ...], code: str) -> None:
         raise RuntimeError("helper modules were edited while the chapter runs; start it again")
 
 
+class _Forecast:
+    """How long the trials that are left will take: each as long as those with equal texts in their cells took so far.
+
+    Texts name what is done to what (a method, a data set); numbers, and seeds among them, change the time less.
+    """
+
+    def __init__(self, cells: Sequence[Mapping[str, Any]]) -> None:
+        self._kinds = [tuple(value for value in cell.values() if isinstance(value, str)) for cell in cells]
+        self._left = Counter(self._kinds)
+        self._seen: dict[tuple, list[float]] = defaultdict(list)
+
+    def add(self, index: int, seconds: float | None) -> None:
+        """Trial `index` is over, after so many seconds (None: it failed)."""
+        kind = self._kinds[index]
+        self._left[kind] -= 1
+        if seconds is not None:
+            self._seen[kind].append(seconds)
+
+    def seconds(self) -> float | None:
+        """Seconds of one process for all that is left; None before anything is known."""
+        if not self._seen:
+            return None
+        means = {kind: sum(seen) / len(seen) for kind, seen in self._seen.items()}
+        typical = sum(means.values()) / len(means)
+        return sum(n * means.get(kind, typical) for kind, n in self._left.items())
+
+
+class _Progress:
+    """The state of a run, on a bar and, where there is a store, in a line of text beside it."""
+
+    def __init__(self, name: str, cells: list[dict], finished: dict[int, _Finished], bar: tqdm, settings: dict) -> None:
+        self._name, self._total, self._done, self._failed = name, len(cells), len(finished), 0
+        self._bar, self._jobs, self._written = bar, settings["jobs"], 0.0
+        self._file = Path(settings["store"]).with_suffix(".txt") if "store" in settings else None
+        self._forecast = _Forecast(cells)
+        for index, outcome in finished.items():
+            self._forecast.add(index, outcome.wall)
+
+    def step(self, index: int, outcome: "_Finished | TrialError") -> None:
+        failed = isinstance(outcome, TrialError)
+        self._done, self._failed = self._done + (not failed), self._failed + failed
+        self._forecast.add(index, None if failed else outcome.wall)
+        self._bar.set_postfix_str(self._ahead(), refresh=False)
+        self._bar.update()
+        if time.monotonic() - self._written > _PAUSE:
+            self.write()
+
+    def write(self) -> None:
+        if self._file is None:
+            return
+        self._written = time.monotonic()
+        line = f"{self._name}: {self._done:,} of {self._total:,} trials done, {self._ahead()}\n"
+        self._file.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
+
+    def _ahead(self) -> str:
+        seconds = self._forecast.seconds()
+        left = "time left unknown" if seconds is None else f"{_in_words(seconds / self._jobs)} left"
+        return f"{left}, {self._failed} failed" if self._failed else left
+
+
+def _in_words(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 @contextmanager
-def _progress(name: str, total: int, done: int, terminal: str | None) -> Iterator[tqdm]:
+def _progress(name: str, cells: list[dict], finished: dict[int, _Finished], settings: dict) -> Iterator[_Progress]:
     """A bar on the terminal of `dpbook`, on one's own, or in JupyterLab; nothing in notebooks that are executed."""
+    terminal = settings.get("terminal")
     # Only a Jupyter server names the session; papermill, nbconvert and nbval do not.
     watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "DPBOOK_RUN_FOLDER" not in os.environ)
+    layout = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+    options = {"total": len(cells), "initial": len(finished), "desc": name, "leave": False, "bar_format": layout}
     with (
         open(terminal, "w") if terminal else nullcontext() as file,
-        tqdm(total=total, initial=done, desc=name, leave=False, file=file, disable=not (file or watched)) as bar,
+        tqdm(file=file, disable=not (file or watched), **options) as bar,
     ):
-        yield bar
+        progress = _Progress(name, cells, finished, bar, settings)
+        try:
+            yield progress
+        finally:
+            progress.write()
 
 
 # Keys
@@ -292,19 +473,41 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _digest_of(trial: Callable) -> str:
+def _digest_of(trial: Callable, follow: bool = False) -> tuple[str, str]:
+    """Digest of a trial with what it closes over, and of the project's modules that it names, with all they import.
+
+    With `follow`, functions and classes of the trial's own module are taken by what they are, as those of a notebook
+    always are; without, modules are left to the chapter.
+    """
+    hasher = _ValueHasher("sha1", (_module_of(trial),) if follow else ())
     try:
-        return _ValueHasher("sha1").hash(trial)
+        return hasher.hash(trial), _code_digest(hasher.named) if follow else ""
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise ValueError(f"trial must be a function of picklable values, got one that is not: {error}") from error
+
+
+def _module_of(trial: Callable) -> str:
+    while isinstance(trial, partial):
+        trial = trial.func
+    return trial.__module__
+
+
+def _code_digest(named: set[str]) -> str:
+    own = sorted(name for name in named if name.split(".")[0] == sources.PACKAGE)
+    return sources.modules_digest(sources.reached((f"import {name}" for name in own), parents=False))
 
 
 class _ValueHasher(NumpyHasher):
     """joblib's hash, with functions and classes of a notebook taken by what they are instead of by their names.
 
     Two functions differ when their code does, or a value that they read from outside: a captured variable, a default,
-    a global, and so on through the functions that these call.
+    a global, and so on through the functions that these call. `named` gathers modules that are taken by their names.
     """
+
+    def __init__(self, hash_name: str, followed: Sequence[str] = ()) -> None:
+        super().__init__(hash_name)
+        self.named: set[str] = set()
+        self._followed = frozenset(followed)
 
     def save(self, obj: Any) -> None:
         if isinstance(obj, np.random.Generator | np.random.RandomState):
@@ -312,6 +515,7 @@ class _ValueHasher(NumpyHasher):
                 "trial must make its generator from a seed in its cell, got one that uses a shared generator"
             )
         if isinstance(obj, types.ModuleType):
+            self.named.add(obj.__name__)
             obj = ("module", obj.__name__)
         elif "torch" in sys.modules and isinstance(obj, sys.modules["torch"].Tensor):
             obj = (type(obj), obj.detach().cpu().numpy())  # its pickle differs from process to process
@@ -321,7 +525,11 @@ class _ValueHasher(NumpyHasher):
         # The project's modules are covered by the chapter's parts, libraries by their versions.
         if isinstance(obj, _CACHED) and not _is_importable(obj):
             raise ValueError(f"trial must use functions that can be sent to other processes, got the cached {obj}")
-        if not isinstance(obj, types.FunctionType | type) or _is_importable(obj):
+        if isinstance(obj, _CACHED) and obj.__module__ in self._followed:
+            return self.save(("cached", obj.__wrapped__))
+        by_name = _is_importable(obj) and obj.__module__ not in self._followed
+        if not isinstance(obj, types.FunctionType | type) or by_name:
+            self.named.add(getattr(obj, "__module__", None) or "")
             return super().save_global(obj, name)
         self.memoize(obj)  # before its values: functions may refer to themselves
         content = _function_content if isinstance(obj, types.FunctionType) else _class_content
@@ -390,26 +598,42 @@ class _Store:
             [[state]] = connection.execute("PRAGMA quick_check(1)").fetchall()
             if state != "ok":
                 raise sqlite3.DatabaseError(state)
+            columns = [entry[1] for entry in connection.execute("PRAGMA table_info(trials)")]
+            if columns and "cpu" not in columns:  # of an earlier engine, and so under keys that are asked for no more
+                connection.execute("DROP TABLE trials")
             connection.execute(
-                "CREATE TABLE IF NOT EXISTS trials (key TEXT PRIMARY KEY, rows TEXT NOT NULL, checksum TEXT NOT NULL,"
-                " run TEXT NOT NULL, started REAL NOT NULL, elapsed REAL NOT NULL)"
+                "CREATE TABLE IF NOT EXISTS trials (key TEXT PRIMARY KEY, rows TEXT NOT NULL, wall REAL NOT NULL,"
+                " cpu REAL NOT NULL, checksum TEXT NOT NULL, run TEXT NOT NULL, started REAL NOT NULL,"
+                " elapsed REAL NOT NULL)"
+            )
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, message TEXT NOT NULL,"
+                " traceback TEXT NOT NULL, run TEXT NOT NULL)"
             )
         except sqlite3.Error:
             connection.close()
             raise
         return connection
 
-    def found(self, keys: Sequence[str]) -> dict[str, str]:
+    def found(self, keys: Sequence[str]) -> dict[str, _Finished]:
         wanted = set(keys)
-        entries = self._connection.execute("SELECT key, rows, checksum FROM trials WHERE run = ?", [self._run])
-        return {key: rows for key, rows, checksum in entries if key in wanted and checksum == _hash([key, rows])}
+        entries = self._connection.execute("SELECT key, checksum, rows, wall, cpu FROM trials")
+        return {
+            key: _Finished(*values)
+            for key, checksum, *values in entries
+            if key in wanted and checksum == _hash([key, *values])
+        }
 
-    def put(self, key: str, rows: str) -> None:
+    def put(self, key: str, outcome: _Finished) -> None:
         started = self._settings["started"]
-        self._connection.execute(
-            "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?)",
-            [key, rows, _hash([key, rows]), self._run, started, time.time() - started],
-        )
+        entry = [key, *outcome, _hash([key, *outcome]), self._run, started, time.time() - started]
+        self._connection.execute("INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", entry)
+        self._connection.execute("DELETE FROM failures WHERE key = ?", [key])
+
+    def note(self, key: str, failure: TrialError) -> None:
+        """Keep why a trial failed."""
+        entry = [key, str(failure), failure.__notes__[0], self._run]
+        self._connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", entry)
 
     def seconds(self) -> float:
         """How long the runs took that left trials here, each up to its last one."""

@@ -30,39 +30,22 @@ class AIM(MixtureSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Total budget, > 0 and in (0, 1).
+    epsilon, delta, n_components, batch_size, domain, classes, n_bins, domain_share, random_state
+        As in `GEM`.
     k : int
         The workload is marginals of k attributes, the label being one of them; smaller ones may be measured too.
     workload : {"label", "all"}
         "all" as published, or only those with the label in them; then nothing else is measured but single attributes.
-    n_components : int
-        Products in the mixture.
     max_iters : int
         Steps after each measurement, and ten times as many at the end.
-    batch_size : int
-        Measured marginals that a step looks at: the last one, and others drawn anew.
-    domain : Domain, optional
-        Public. None: all attributes are real numbers, and bins are found privately with a part of the budget.
-    classes : sequence of labels
-        Public; used if `domain` is None, which names them otherwise.
-    n_bins : int
-        Most bins of an attribute, if `domain` is None.
-    domain_share : float
-        Part of the budget (in zCDP) for the bins, if `domain` is None.
     neighbouring : NeighboringRelation
         What neighbouring data sets are. `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured
         first.
-    random_state : None or int
-        None, except to reproduce a result (`PrivateMixin`).
 
     Attributes
     ----------
-    tables_, weights_ : list of arrays (n_components, size), and array (n_components,)
-        The mixture, as `mixture_` has it.
-    measurements_ : list of Measurement
-        What was measured, in order, with its noise.
-    domain_ : Domain; classes_ : ndarray; n_records_ : float; guarantee_ : helpers.privacy.Guarantee
+    tables_, weights_, measurements_, domain_, classes_, n_records_, guarantee_
+        As in `GEM`.
 
     Raises
     ------
@@ -88,31 +71,11 @@ class AIM(MixtureSynthesizer):
         self,
         epsilon=1.0,
         delta=1e-5,
-        k=3,
-        workload="label",
-        n_components=128,
-        max_iters=100,
         batch_size=8,
-        domain=None,
-        classes=(0, 1),
-        n_bins=16,
-        domain_share=0.1,
-        neighbouring=REPLACE_ONE,
-        random_state=None,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.k = k
-        self.workload = workload
-        self.n_components = n_components
-        self.max_iters = max_iters
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.batch_size = batch_size
-        self.domain = domain
-        self.classes = classes
-        self.n_bins = n_bins
-        self.domain_share = domain_share
-        self.neighbouring = neighbouring
-        self.random_state = random_state
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))

@@ -5,7 +5,7 @@ How the distribution is learned is left to the subclasses.
 """
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from itertools import combinations
 from typing import Any
@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_integer, check_real, label_codes
+from helpers.constructors import SharedParameters
 from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
 from helpers.privacy import (
     ADD_REMOVE,
@@ -38,8 +39,16 @@ WORKLOADS = ("all", "label")
 _ROUNDING = 1e-9  # of a budget: what its parts may add up to beyond it in floating point
 
 
-class Synthesizer(PrivateMixin, BaseEstimator):
+class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
     """Base of private synthesisers: public parameters, then the domain, then the model, then the guarantee."""
+
+    def __init__(self, epsilon=1.0, domain=None, classes=(0, 1), n_bins=16, domain_share=0.1, random_state=None):
+        self.epsilon = epsilon
+        self.domain = domain
+        self.classes = classes
+        self.n_bins = n_bins
+        self.domain_share = domain_share
+        self.random_state = random_state
 
     def fit(self, X, y):
         """Learn a distribution over records X (n, d) with labels y (n,); returns self.
@@ -179,6 +188,24 @@ class Synthesizer(PrivateMixin, BaseEstimator):
 
 class MixtureSynthesizer(Synthesizer):
     """Base of those that fit a `ProductMixture` to Gaussian measurements, accounted for in zCDP."""
+
+    def __init__(
+        self,
+        delta=1e-5,
+        k=3,
+        workload="label",
+        n_components=128,
+        max_iters=100,
+        neighbouring=REPLACE_ONE,
+        **shared,
+    ):
+        super().__init__(**shared)
+        self.delta = delta
+        self.k = k
+        self.workload = workload
+        self.n_components = n_components
+        self.max_iters = max_iters
+        self.neighbouring = neighbouring
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

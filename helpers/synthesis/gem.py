@@ -137,47 +137,27 @@ class GEM(MixtureSynthesizer):
         self,
         epsilon=1.0,
         delta=1e-5,
-        k=3,
-        workload="label",
         T=20,
         alpha=0.67,
         parameterization="direct",
-        n_components=128,
         loss_p=2,
         lr=None,
-        max_iters=100,
         max_idxs=None,
         batch_size=4,
         ema_weights_beta=0.9,
         embedding_dim=512,
-        domain=None,
-        classes=(0, 1),
-        n_bins=16,
-        domain_share=0.1,
-        neighbouring=REPLACE_ONE,
-        random_state=None,
+        **shared,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.k = k
-        self.workload = workload
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.T = T
         self.alpha = alpha
         self.parameterization = parameterization
-        self.n_components = n_components
         self.loss_p = loss_p
         self.lr = lr
-        self.max_iters = max_iters
         self.max_idxs = max_idxs
         self.batch_size = batch_size
         self.ema_weights_beta = ema_weights_beta
         self.embedding_dim = embedding_dim
-        self.domain = domain
-        self.classes = classes
-        self.n_bins = n_bins
-        self.domain_share = domain_share
-        self.neighbouring = neighbouring
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

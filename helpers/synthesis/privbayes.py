@@ -80,16 +80,8 @@ class PrivBayes(Synthesizer):
         In (0, 1): part of the budget for the choice of parents; the tables get the rest, and what no choice needed.
     usefulness : float
         Above 0: a table may have so many cells that its mean count is at least this many times the scale of its noise.
-    domain : Domain, optional
-        Public. None: all attributes are real numbers, and bins are found privately with a part of the budget.
-    classes : sequence of labels
-        Public; used if `domain` is None, which names them otherwise.
-    n_bins : int
-        Most bins of an attribute, if `domain` is None.
-    domain_share : float
-        Part of the budget for the bins, if `domain` is None.
-    random_state : None or int
-        None, except to reproduce a result (`PrivateMixin`).
+    domain, classes, n_bins, domain_share, random_state
+        As in `GEM`, with a share of epsilon.
 
     Attributes
     ----------
@@ -127,21 +119,12 @@ class PrivBayes(Synthesizer):
         degree=2,
         structure_share=0.3,
         usefulness=4.0,
-        domain=None,
-        classes=(0, 1),
-        n_bins=16,
-        domain_share=0.1,
-        random_state=None,
+        **shared,
     ):
-        self.epsilon = epsilon
+        super().__init__(epsilon=epsilon, **shared)
         self.degree = degree
         self.structure_share = structure_share
         self.usefulness = usefulness
-        self.domain = domain
-        self.classes = classes
-        self.n_bins = n_bins
-        self.domain_share = domain_share
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
