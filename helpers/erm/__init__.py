@@ -4,9 +4,9 @@ Every estimator is differentially private for its coefficients, weighted by clas
 solver leaves. Modules: `losses`, `risk` (rows and derivatives), `solver` (minimisers within a certified distance),
 `weighting` (class weights), `calibration` (noise constants), `linear` and `perturbation` (scikit-learn classes),
 `scaling` (features on one scale, public or private) with `gradient_descent`, `coordinate_descent` and `greedy` on it,
-`kernels` (random features), `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier
-from two releases, without an optimiser). Formulas as printed elsewhere, and exact losses,
-are left to `helpers.evidence`.
+`kernels` (random features), `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive
+classifier from two releases, without an optimiser). Formulas as printed elsewhere, and exact losses, are left to
+`helpers.evidence`.
 """
 
 from helpers.erm.calibration import (
