@@ -233,7 +233,7 @@ class Point:
     x: float = 1.0
 Kind = enum.Enum("Kind", "A B")
 values = [Point(2.0), Kind.A, {"b", "a", "c"}, {"z": 1, "y": 2}, pd.DataFrame({"t": ["u", "v"]}), np.arange(3)]
-values += [ObjectivePerturbationClassifier(epsilon=2.0), data.load("gaussian_mixture"), lambda n: n + 1, enum]
+values += [ObjectivePerturbationClassifier(epsilon=2.0), data.load("gaussian_mixture"), lambda n: n + 1, enum, np.exp]
 def trial(n):
     return {"y": [value for value in values]}
 print(experiments._digest_of(trial)[0])

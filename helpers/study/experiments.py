@@ -527,8 +527,8 @@ class _ValueHasher(NumpyHasher):
             raise ValueError(f"trial must use functions that can be sent to other processes, got the cached {obj}")
         if isinstance(obj, _CACHED) and obj.__module__ in self._followed:
             return self.save(("cached", obj.__wrapped__))
-        by_name = _is_importable(obj) and obj.__module__ not in self._followed
-        if not isinstance(obj, types.FunctionType | type) or by_name:
+        ours = isinstance(obj, types.FunctionType | type)  # a ufunc is neither, and belongs to no module
+        if not ours or (_is_importable(obj) and obj.__module__ not in self._followed):
             self.named.add(getattr(obj, "__module__", None) or "")
             return super().save_global(obj, name)
         self.memoize(obj)  # before its values: functions may refer to themselves
