@@ -3,14 +3,15 @@
 At the end of a run a table says where the CPU seconds went, by chapter and by test module.
 """
 
+import hashlib
 import itertools
 import os
 import resource
+import types
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers import data
@@ -60,16 +61,17 @@ def chapter(request) -> chapters.Chapter:
     return request.param
 
 
-@pytest.fixture
-def repeatable_noise(monkeypatch):
-    """Fits without a seed draw the same noise whenever a test runs: for tests in which its source is not the subject.
+@pytest.fixture(autouse=True)
+def repeatable_noise(request, monkeypatch):
+    """Noise without a seed is the same whenever a test runs, so that no test fails by chance once it has passed.
 
-    Every source still has a key of its own.
+    Every source still has a key of its own, hashed from the name of the test and a number. Tests whose subject is where
+    keys come from are marked `entropy`; other processes draw their own.
     """
-    keys = itertools.count(1)
-    monkeypatch.setattr(
-        randomness, "secure_generator", lambda: np.random.Generator(randomness._SystemChaCha(key=next(keys)))
-    )
+    if request.node.get_closest_marker("entropy") is None:
+        keys = (hashlib.sha256(f"{request.node.nodeid} {i}".encode()).digest() for i in itertools.count())
+        drawn = types.SimpleNamespace(randbits=lambda bits: int.from_bytes(next(keys), "big") % (1 << bits))
+        monkeypatch.setattr(randomness, "secrets", drawn)
 
 
 # ------------------------------------------------------------------------------------------------- CPU seconds

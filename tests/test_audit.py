@@ -31,8 +31,6 @@ from helpers.privacy.audit import (
     released,
 )
 
-pytestmark = pytest.mark.usefixtures("repeatable_noise")  # the audit is the subject here
-
 
 def miss_probability(p, q, trials, truth, *, delta=0.0, confidence=0.9):
     """P(bound > truth) for independent Bin(trials, p) and Bin(trials, q) hits, by summing over all outcomes."""

@@ -299,7 +299,7 @@ def test_updates_have_noise_of_their_own():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_the_audit_refutes_nothing(model, relation, repeatable_noise):
+def test_the_audit_refutes_nothing(model, relation):
     pair = neighbouring_data(relation)
     audit = audit_estimator(model.set_params(neighbouring=relation), *pair, n_runs=48, n_seeds=16, confidence=0.99999)
     assert audit.refuted(1e-6) == ()

@@ -484,7 +484,7 @@ def start(store, log, jobs, pause):
 def test_killed_and_started_again_only_the_missing_trials_run(store, tmp_path, jobs):
     log = tmp_path / "log"
     first = start(store, log, jobs, 0.2)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while len(calls(log)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     first.send_signal(signal.SIGKILL)
@@ -495,11 +495,11 @@ def test_killed_and_started_again_only_the_missing_trials_run(store, tmp_path, j
     assert 1 <= kept < 8
     before = len(calls(log))
     second = start(store, log, jobs, 0)
-    shown, noise = second.communicate(timeout=60)
+    shown, noise = second.communicate(timeout=300)
     assert second.returncode == 0
     assert noise == ""
     assert len(calls(log)) - before == 8 - kept
-    whole, _ = start(tmp_path / "new.sqlite", log, 1, 0).communicate(timeout=60)
+    whole, _ = start(tmp_path / "new.sqlite", log, 1, 0).communicate(timeout=300)
     assert shown == whole
 
 
@@ -555,7 +555,7 @@ def test_the_forecast_takes_trials_of_one_kind_to_be_alike():
 
 def test_two_processes_may_share_a_store(store, tmp_path):
     both = [start(store, tmp_path / "log", 1, 0.02) for _ in range(2)]
-    (first, noise), (second, other) = (process.communicate(timeout=60) for process in both)
+    (first, noise), (second, other) = (process.communicate(timeout=300) for process in both)
     assert noise == other == ""
     assert first == second != ""
     with sqlite3.connect(store) as connection:

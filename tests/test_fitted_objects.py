@@ -462,7 +462,6 @@ def honest(cls) -> bool:
     return not cls.__module__.startswith(evidence)
 
 
-@pytest.mark.usefixtures("repeatable_noise")
 @pytest.mark.parametrize("cls", filter(honest, inventory.private_classifiers()), ids=lambda cls: cls.__name__)
 def test_the_audit_refutes_nothing(cls):
     """Bound on epsilon, independence of fits and sub-learners, and unrelated noise under equal seeds."""
@@ -472,7 +471,6 @@ def test_the_audit_refutes_nothing(cls):
     assert audit.epsilon < audit.claimed.epsilon
 
 
-@pytest.mark.usefixtures("repeatable_noise")
 def test_the_audit_recovers_the_noise_of_output_perturbation():
     """The distance from the exact minimiser has the Gamma law that epsilon needs, and not that of half the noise."""
     problem = {"regularization": 0.1, "fit_intercept": False}

@@ -50,12 +50,14 @@ NEIGHBOUR = np.vstack([DATA[:-1], 5 * np.ones((1, 3))])
 # The system's generator
 
 
+@pytest.mark.entropy
 def test_without_a_seed_nothing_repeats():
     assert len({secure_generator().integers(2**63) for _ in range(100)}) == 100
     assert draws(DATA, seed=None) != draws(DATA, seed=None)
     assert Mean().fit(DATA).mean_ != Mean().fit(DATA).mean_
 
 
+@pytest.mark.entropy
 def test_the_systems_generator_has_a_key_of_256_bits_and_20_rounds():
     state = secure_generator().bit_generator.state["state"]
     assert state["rounds"] == 20

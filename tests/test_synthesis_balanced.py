@@ -146,7 +146,7 @@ def test_bad_parameters_are_refused(parameters, message):
         BalancedSynthesizer(**parameters).fit(*records())
 
 
-def test_an_audit_of_the_whole_algorithm_refutes_nothing(repeatable_noise):
+def test_an_audit_of_the_whole_algorithm_refutes_nothing():
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
     model = BalancedSynthesizer(PrivBayes(1.5, domain=domain), n_samples=20)

@@ -113,7 +113,7 @@ def test_the_workload_of_the_label_measures_nothing_else_but_single_attributes(c
 
 @pytest.mark.parametrize("neighbouring", [REPLACE_ONE, ADD_REMOVE])
 @both
-def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbouring, repeatable_noise):
+def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbouring):
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
     other = (X[:-1], y[:-1]) if neighbouring is ADD_REMOVE else (np.zeros((6, 1)), np.zeros(6, int))
@@ -124,7 +124,7 @@ def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbourin
     assert audit.constant_guarantee
 
 
-def test_the_audit_would_see_too_little_noise(monkeypatch, repeatable_noise):
+def test_the_audit_would_see_too_little_noise(monkeypatch):
     from helpers.synthesis import gem as gem_module
 
     monkeypatch.setattr(base_module, "zcdp_budget", lambda epsilon, delta: 900.0)

@@ -159,7 +159,7 @@ def test_conditional_sampling_is_sampling_that_kept_the_label():
     assert stats.chi2_contingency([c[kept] for c in counts]).pvalue > 1e-4
 
 
-def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(repeatable_noise):
+def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing():
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
     other = np.zeros((6, 1)), np.zeros(6, int)
@@ -168,7 +168,7 @@ def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(repeatable_noise
     assert audit.constant_guarantee
 
 
-def test_the_audit_would_see_a_sensitivity_of_one(monkeypatch, repeatable_noise):
+def test_the_audit_would_see_a_sensitivity_of_one(monkeypatch):
     """Counts move by 2 in l1 when a record is replaced; noise for 1 is half of what epsilon needs."""
     from helpers.synthesis.curator import Curator
 
