@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from helpers import data
 from helpers.book import chapters
@@ -20,6 +21,9 @@ from helpers.privacy import randomness
 
 NO_NETWORK = Path(__file__).parent / "no_network"
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_configure(config):
