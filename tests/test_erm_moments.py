@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from helpers import data
@@ -217,13 +217,67 @@ def test_what_is_summed_lies_in_the_ball_whatever_the_marginals_are(seed):
     assert np.trace(found.second) <= 1 + 1e-5
 
 
+def test_bounds_near_the_largest_double_have_middles():
+    found = marginals.middles(Attribute.real("a", 0, 1e308, 1.7e308, n_bins=4))
+    assert found == pytest.approx([1.0875e308, 1.2625e308, 1.4375e308, 1.6125e308])
+
+
+def test_a_value_nobody_had_does_not_decide_alone():
+    """All training records in one cell: rows elsewhere are long, and shortened as they would be in the fit."""
+    X, y = np.full((400, 2), -0.99), np.repeat([0, 1, 2], [300, 60, 40])
+    model = PrivateMomentClassifier(50.0, 1e-6, classes=(0, 1, 2), random_state=0).fit(X, y)
+    far = np.array([[1.0, 1.0], [0.0, 1.0], [-0.5, -0.3]])
+    assert np.linalg.norm(model.features_.rows(far), axis=1).min() > 2
+    reach = np.linalg.norm(model.coef_, axis=1) + abs(model.intercept_)
+    assert (abs(model.decision_function(far)) <= reach + 1e-9).all()
+
+
+def test_probabilities_of_several_classes_stay_numbers_where_all_are_unlikely():
+    model = PrivateMomentClassifier(5.0, 1e-6, classes=(0, 1, 2), random_state=0)
+    model.fit(np.zeros((9, 1)), np.repeat([0, 1, 2], 3))
+    model.intercept_ = np.array([-900.0, -901.0, -990.0])
+    model.coef_ = np.zeros_like(model.coef_)
+    model.priors_ = np.full(3, 1 / 3)
+    assert model.predict_proba([[0.0]])[0] == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1)), 0])
+
+
+def test_probabilities_beat_a_constant_at_a_large_budget():
+    """With rows as long as they come, a Brier score of .025 on mammography, where the constant share has .0227."""
+    dataset = data.load("mammography")
+    scores = []
+    splits = StratifiedShuffleSplit(4, test_size=0.3, random_state=0)
+    for seed, (train, test) in enumerate(splits.split(dataset.X, dataset.y)):
+        model = PrivateMomentClassifier(5.0, len(train) ** -2.0, dataset.bounds, random_state=seed)
+        model.fit(dataset.X[train], dataset.y[train])
+        scores.append(brier_score_loss(dataset.y[test], model.predict_proba(dataset.X[test])[:, 1]))
+    assert np.mean(scores) < 0.02
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_noise_on_the_moments_is_as_stated(relation):
+    """Of 4,000 releases of no record: standard deviations to 6 of their own, 1.1 % each; no two numbers go together."""
+    features = RankFeatures(Domain.from_bounds([[-1, 1]], n_bins=4), [np.full(4, 0.25)])
+    priors = np.array([0.7, 0.2, 0.1])
+    _, t, k = moments_noise(priors, 1.0, relation)
+    rng, none = np.random.default_rng(1), (np.zeros((0, 1)), np.zeros(0, int), 1.0, relation)
+    found = [moments._noisy_moments(features, priors, *none, rng) for _ in range(4000)]
+    second, means, counts = (np.array([getattr(one, name) for one in found]) for name in ("second", "means", "counts"))
+    assert np.array_equal(second, second.transpose(0, 2, 1))
+    assert second.std(axis=0) == pytest.approx(t * (np.eye(3) + (1 - np.eye(3)) / math.sqrt(2)), rel=0.07)
+    assert means.std(axis=0) == pytest.approx(found[0].spread, rel=0.07)
+    assert counts.std(axis=0) == pytest.approx(found[0].spread / k, rel=0.07)
+    numbers = [second[:, 0, 0], second[:, 0, 1], second[:, 1, 2], means[:, 0, 0], means[:, 0, 1], counts[:, 0]]
+    assert abs(np.corrcoef(numbers) - np.eye(6)).max() < 0.1
+
+
 def test_shapes_add_up_to_the_log_odds_and_show_their_noise():
     X, y = records(2000, np.random.default_rng(0))
     y[X[:, 0] > 0.5] = "yes"
     fits = [PrivateMomentClassifier(2.0, 1e-5, MIXED, random_state=i).fit(X, y) for i in range(60)]
     model = fits[0]
     middle = np.array([[-0.875, 2, "green", 0, 1]], dtype=object)
-    total = model.intercept_ + sum(s.log_odds[:, i] for s, i in zip(model.shapes_, (0, 2, 1, 1), strict=True))
+    total = sum(s.log_odds[:, i] for s, i in zip(model.shapes_, (0, 2, 1, 1), strict=True))
+    total = model.intercept_ + total / max(1, np.linalg.norm(model.features_.rows(middle)))
     assert model.decision_function(middle)[0] == pytest.approx(total)
     first = [fit.shapes_[0] for fit in fits]
     assert first[0].name == "a"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from helpers import paths
 from helpers.checks import check_choice
-from helpers.data import benchmark, builtin, files, public
+from helpers.data import benchmark, builtin, files, public, tables
 from helpers.data.dataset import Dataset
 
 
@@ -79,15 +79,18 @@ def load(name: str, **options: Any) -> Dataset:
     Parameters
     ----------
     name : str
-        A name of `available()`.
+        A name of `available()`, or the path of a CSV or Parquet file of your own (`helpers.data.tables`), which is
+        also looked for in `$DPBOOK_DATA`.
     **options
-        What the set offers: `incomplete` for adult, `target` for kddcup99, `positive` for ham10000, `ratio` and `seed`
+        `schema` for a file, the path of its public schema (left out, `my.schema.yaml` beside `my.csv`). Otherwise
+        what the set offers: `incomplete` for adult, `target` for kddcup99, `positive` for ham10000, `ratio` and `seed`
         (and `digit`) for the bundled sets, `n`, `d`, `minority`, `distance`, `sd` and `seed` for gaussian_mixture.
 
     Raises
     ------
     ValueError
-        Unknown name (the message lists the names and the closest one), unknown option or a value out of range.
+        Unknown name (the message lists the names and the closest one), unknown option or a value out of range; of a
+        file, that it or its schema cannot be used.
     DatasetUnavailable
         No folder has the files and they cannot be fetched; raised within a few seconds when there is no network.
     ChecksumMismatch
@@ -98,7 +101,7 @@ def load(name: str, **options: Any) -> Dataset:
     >>> load("gaussian_mixture", n=200, seed=3).X.shape
     (200, 2)
     """
-    loader = _check_name(name).loader
+    loader = partial(tables.load, name) if tables.is_table(name) else _check_name(name).loader
     allowed = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         check_choice(f"option of {name!r}", option, allowed or ("(none)",))
@@ -118,6 +121,8 @@ def is_available(name: str) -> bool:
     >>> is_available("wine")
     True
     """
+    if tables.is_table(name):
+        return tables.find(name) is not None
     entry = _check_name(name)
     return not entry.files or files.find(entry.files) is not None or (paths.data_cache() / name / "openml").is_dir()
 

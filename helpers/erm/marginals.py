@@ -167,7 +167,7 @@ class RankFeatures:
 def middles(attribute: Attribute) -> NDArray[np.float64]:
     """Middles (size,) of the cells of an ordered attribute."""
     edges = np.asarray(attribute.edges)
-    return (edges[1:] + edges[:-1]) / 2
+    return edges[:-1] + np.diff(edges) / 2  # their sum can be more than a double holds
 
 
 def _of_ranks(shares) -> np.ndarray:

@@ -1,8 +1,9 @@
 """A private additive classifier without an optimiser: two Gaussian releases, of marginals and of moments.
 
 What a linear classifier needs are the class means of its features and their second moments. Here the features are
-polynomials of private ranks (`helpers.erm.marginals`), clipped to length 1 while the moments are taken, and one release
-has it all. Scores are sums of one function an attribute, which can be looked at.
+polynomials of private ranks (`helpers.erm.marginals`), clipped to length 1, and one release has it all. Scores are sums
+of one function an attribute, which can be looked at. Where a record's row is clipped, its sum is shortened with it, in
+prediction as in the fit: else a value in a cell that was empty would decide alone, with a probability of 0 or 1.
 
 **What one record moves.** Let phi be a record's row, |phi| <= 1, pi the class shares of the first release, and a_y the
 unit vector of the label y less pi. Released are sum a_y phi' and k sum a_y with noise of standard deviation sigma, and
@@ -30,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -118,11 +119,13 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     marginals_ : Marginals
     features_ : RankFeatures
     coef_, intercept_ : ndarray (1, D) or (K, D), and (1,) or (K,)
-        Log-odds against the share of the class, of the rows `features_.rows(X)`; two classes have one, of the second.
+        Log-odds against the share of the class, of the rows `features_.rows(X)` clipped to length 1; two classes have
+        one, of the second.
     priors_ : ndarray (1,) or (K,)
         Shares of these classes.
     shapes_ : list of Shape
-        One an attribute; with `intercept_` they add up to the log-odds.
+        One an attribute; with `intercept_` they add up to the log-odds, but for records whose row is longer than 1,
+        where their sum counts divided by its length.
     classes_ : ndarray (K,); n_features_in_ : int
 
     Raises
@@ -209,10 +212,10 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         """Probabilities (n, K) of the classes if scores are normal in each, with one variance."""
-        shares = expit(self._log_odds(X) + logit(self.priors_))
+        odds = self._log_odds(X) + logit(self.priors_)
         if len(self.classes_) == 2:
-            return np.column_stack([1 - shares[:, 0], shares[:, 0]])
-        return shares / shares.sum(axis=1, keepdims=True)
+            return np.column_stack([1 - expit(odds[:, 0]), expit(odds[:, 0])])
+        return softmax(log_expit(odds), axis=1)  # in logarithms, as all of them can be too small for a double
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -257,7 +260,7 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         """Log-odds (n, 1) or (n, K) of each class against all others, less those of its share."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=None if isinstance(self.domain, Domain) else np.float64, reset=False)
-        return np.concatenate([rows @ self.coef_.T for rows in _blocks(self.features_, X)]) + self.intercept_
+        return np.concatenate([rows @ self.coef_.T for rows in _clipped(self.features_, X)]) + self.intercept_
 
     def _solve(self, moments):
         """Set the coefficients and what places the threshold, from what was released alone."""
@@ -357,9 +360,8 @@ def _noisy_moments(features, priors, X, codes, mu, neighbouring, rng) -> _Moment
     labels = (basis @ (np.eye(len(priors)) - priors).T).T  # a_y in coordinates, one row a class
     size, start = RankFeatures.count(features.domain), 0
     means, second = np.zeros((len(basis), size)), np.zeros((size, size))
-    for rows in _blocks(features, X):
+    for rows in _clipped(features, X):
         block = codes[start : start + len(rows)]
-        rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1.0)[:, None]
         means += labels[block].T @ rows
         second += rows.T @ rows
         start += len(rows)
@@ -372,11 +374,12 @@ def _noisy_moments(features, priors, X, codes, mu, neighbouring, rng) -> _Moment
     return _Moments(basis.T @ means, basis.T @ counts / k, second, of_class, of_class / k, t)
 
 
-def _blocks(features, X):
-    """Rows of X, some at a time, so that memory does not grow with the number of features times that of records."""
+def _clipped(features, X):
+    """Rows of X of length at most 1, some at a time: memory does not grow with features times records."""
     size = max(1, _BLOCK // RankFeatures.count(features.domain))
     for start in range(0, max(len(X), 1), size):
-        yield features.rows(X[start : start + size])
+        rows = features.rows(X[start : start + size])
+        yield rows / np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1.0)[:, None]
 
 
 def _cleaned(second, spread):

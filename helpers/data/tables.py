@@ -1,0 +1,122 @@
+"""Tables of the reader's own, CSV or Parquet, each with a public schema beside it.
+
+`my.csv` goes with `my.schema.yaml` unless another schema is named. All cells of a CSV are read as texts, because types
+found in a whole column would make what becomes of one record depend on the others. Messages say nothing of the cells,
+apart from those of `load`, which count the rows that break the schema.
+"""
+
+import csv
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers import paths
+from helpers.data.dataset import Dataset
+from helpers.data.schema import Schema
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def is_table(name: Any) -> bool:
+    """Whether a name is that of a table's file, not of a data set.
+
+    >>> is_table("my.csv"), is_table("mammography")
+    (True, False)
+    """
+    return isinstance(name, str | Path) and Path(name).suffix.lower() in SUFFIXES
+
+
+def find(name: str | Path) -> Path | None:
+    """The file: at this path, or in a folder that data sets are looked for; None where there is none."""
+    places = [Path(name).expanduser(), *(folder / name for folder in paths.data_folders())]
+    return next((place for place in places if place.is_file()), None)
+
+
+def schema_beside(file: Path) -> Path:
+    """Where the schema of a table is if it is not named.
+
+    >>> schema_beside(Path("data/my.csv")).as_posix()
+    'data/my.schema.yaml'
+    """
+    return file.with_suffix(".schema.yaml")
+
+
+def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Dataset:
+    """A table as a data set; see `Schema.dataset`. For experiments: its errors, and all that is computed from it, are
+    for those who hold the data.
+
+    The store of a chapter's trials (`dpbook run --jobs`) knows a file by its name: give a changed file another one.
+
+    Parameters
+    ----------
+    name : str or Path
+        Of a CSV or Parquet file.
+    schema : str, Path or Schema, optional
+        Left out, `NAME.schema.yaml` beside the file.
+
+    Raises
+    ------
+    ValueError
+        No such file, a schema that is not confirmed, or rows that break it.
+    """
+    file = _found(name)
+    if not isinstance(schema, Schema):
+        schema = Schema.read(schema_beside(file) if schema is None else schema)
+    return schema.dataset(read(file), file.name)
+
+
+def read(name: str | Path) -> pd.DataFrame:
+    """The cells of a table: of a CSV all as texts, of a Parquet file as they are stored.
+
+    Raises
+    ------
+    ValueError
+        No such file, another kind of file, one that cannot be read, or a column named twice. None of the messages
+        depends on the values in the cells.
+    """
+    file = _found(name)
+    if file.suffix.lower() == ".csv":
+        return _read_csv(file)
+    try:
+        return pd.read_parquet(file, dtype_backend="numpy_nullable")  # a missing cell leaves the others what they are
+    except ImportError:
+        raise ValueError(
+            f"{file.name} must be a CSV, or the package pyarrow, which reads Parquet files, must be installed "
+            "(pip install pyarrow); it is not part of the pinned set"
+        ) from None
+    except Exception:  # whatever the library raises may quote the file
+        raise ValueError(f"{file.name} must be a Parquet file, got one that cannot be read") from None
+
+
+def _found(name: str | Path) -> Path:
+    if not is_table(name):
+        raise ValueError(f"name must be a file called .csv or .parquet, got {str(name)!r}")
+    file = find(name)
+    if file is None:
+        raise ValueError(f"name must be a file that exists, got {str(name)!r}")
+    return file
+
+
+def _read_csv(file: Path) -> pd.DataFrame:
+    wanted = (
+        f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and no "
+        "line longer than that"
+    )
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            header = [name.strip() for name in next(csv.reader(lines), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{wanted}, got one that cannot be read") from None
+    if not header or len(set(header)) < len(header):
+        repeated = sorted({name for name in header if header.count(name) > 1})
+        raise ValueError(f"{wanted}, got " + (f"{', '.join(repeated)} twice" if repeated else "an empty one"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # of longer lines
+            return pd.read_csv(
+                file, header=0, names=header, index_col=False, dtype=str, na_filter=False, encoding="utf-8-sig"
+            )
+    except Exception:  # whatever the parser raises may quote lines
+        raise ValueError(f"{wanted}, got one that cannot be read") from None

@@ -1,0 +1,324 @@
+"""Tables of the reader's own: cell by cell through a public schema, and nothing said of the cells."""
+
+import csv
+import pickle
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import data
+from helpers.data import Domain, Schema
+from helpers.data.schema import MARK, propose
+from helpers.data.tables import read
+from helpers.erm.moments import PrivateMomentClassifier
+
+TEXT = """
+basis: ranges of the protocol
+label: {column: ill, levels: [yes, no], minority: yes}
+columns:
+  age: {kind: integer, low: 18, high: 100}
+  bmi: {kind: real, low: 10, high: 60, bins: 16, missing: true}
+  smoker: {kind: boolean, levels: [no, yes]}
+  ward: {kind: categorical, levels: [north, south, west], missing: true}
+  blood: {kind: one-hot, levels: [A, B, O]}
+  comment: {kind: ignore}
+"""
+HEADER = ["age", "bmi", "smoker", "ward", "blood=A", "blood=B", "blood=O", "comment", "ill"]
+ROWS = [
+    ["18", "22.5", "no", "north", "1", "0", "0", "text, with a comma", "no"],
+    ["120", "?", "yes", "NA", "0", "0", "1", "", "yes"],
+    ["60", "9", "no", "west", "0", "1", "0", "Müller", "no"],
+]
+ENCODED = [
+    [18, 22.5, 0, 0, 1, 0, 0, 0, 1, 0, 0],
+    [100, 35.0, 1, 1, 0, 0, 0, 1, 0, 0, 1],
+    [60, 10.0, 0, 0, 0, 0, 1, 0, 0, 1, 0],
+]
+SCHEMA = Schema.parse(TEXT)
+
+
+def frame(rows, header=HEADER):
+    return pd.DataFrame(rows, columns=header, dtype=object)
+
+
+def write(file, rows=ROWS, header=HEADER):
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        csv.writer(lines).writerows([header, *rows])
+    return file
+
+
+@pytest.fixture
+def my(tmp_path):
+    (tmp_path / "my.schema.yaml").write_text(TEXT)
+    return write(tmp_path / "my.csv")
+
+
+def test_a_file_becomes_a_data_set(my):
+    loaded = data.load(str(my))
+    assert loaded.X.tolist() == ENCODED
+    assert loaded.y.tolist() == [0, 1, 0]
+    assert loaded.class_names == ("no", "yes")
+    assert loaded.bounds.tolist() == [[18, 100], [10, 60], *[[0, 1]] * 9]
+    assert loaded.bounds_basis == "ranges of the protocol"
+    assert loaded.feature_names[:4] == ("age", "bmi", "missing bmi=yes", "smoker=yes")
+    assert data.is_available(str(my))
+    assert np.linalg.norm(data.unit_ball(loaded).X, axis=1).max() <= 1
+
+
+def test_the_schema_may_lie_elsewhere_and_the_file_in_the_data_folder(my, tmp_path, monkeypatch):
+    other = (tmp_path / "my.schema.yaml").rename(tmp_path / "other.yaml")
+    assert data.load(my, schema=other).n == 3
+    assert data.load(my, schema=SCHEMA).n == 3
+    with pytest.raises(ValueError, match=r"schema must be a text file, got 'my\.schema\.yaml'"):
+        data.load(my)
+    monkeypatch.setenv("DPBOOK_DATA", str(tmp_path))
+    assert data.load("my.csv", schema=other).n == 3
+    assert not data.is_available("yours.csv")
+
+
+def test_the_domain_says_the_same_as_the_matrix(my):
+    domain, loaded = SCHEMA.domain, data.load(my)
+    assert domain.n_features == loaded.n_features
+    assert domain.names == ("age", "bmi", "missing bmi=yes", "smoker=yes", "ward", "blood", "label")
+    assert domain.sizes == (32, 16, 2, 2, 4, 3, 2)
+    assert domain.encode(loaded.X, loaded.y)[:, 2:].tolist() == [[0, 0, 0, 0, 0], [1, 1, 3, 2, 1], [0, 0, 2, 1, 0]]
+    of_data = Domain.from_dataset(loaded, integers=["age"])
+    assert [a.columns for a in of_data.attributes] == [a.columns for a in domain.attributes]
+    assert pickle.dumps(domain) == pickle.dumps(Schema.parse(TEXT.replace("real, low: 10", "real, low: 1e1")).domain)
+
+
+def test_a_parquet_file_gives_the_same(my, tmp_path):
+    pytest.importorskip("pyarrow")
+    typed = frame(ROWS).astype({"age": int, **{name: int for name in HEADER if "blood" in name}})
+    typed["bmi"] = pd.array([22.5, None, 9.0], dtype="Float64")
+    typed["ward"] = pd.array(["north", None, "west"], dtype="string")
+    typed.to_parquet(tmp_path / "my.parquet")
+    assert data.load(tmp_path / "my.parquet").X.tolist() == ENCODED
+
+
+def test_without_the_package_for_parquet_the_way_out_is_named(tmp_path, monkeypatch):
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "my.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="pip install pyarrow"):
+        read(tmp_path / "my.parquet")
+
+
+def test_errors_name_column_rows_and_rule_but_no_value(my):
+    rows = [
+        ["nineteen", "secret1", "maybe", "east", "1", "1", "0", "", "unknown"],
+        ["20.5", "", "no", "", "0", "0", "0", "", "no"],
+        ROWS[2],
+    ]
+    with pytest.raises(ValueError, match=r"my\.csv must follow its schema") as refused:
+        data.load(write(my, rows))
+    said = str(refused.value)
+    for column, count, rule in [
+        ("age", 2, "a whole number"),
+        ("bmi", 1, "a number or missing"),
+        ("smoker", 1, "one of no, yes"),
+        ("ward", 1, "one of north, south, west or missing"),
+        ("blood", 2, "one 1 and else 0 in its columns"),
+        ("ill", 1, "one of no, yes"),
+    ]:
+        assert f"column {column!r} has {count} of 3 rows that are not {rule}" in said
+    for value in ("nineteen", "secret", "maybe", "east", "unknown", "20.5"):
+        assert value not in said
+
+
+CELLS = st.one_of(
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=6),
+    st.sampled_from(["1", "0", "1.0", "yes", "no", "north", "?", "", "nan", "inf", "-1e400", "1_0", " 30 ", "south"]),
+    st.floats().map(str),
+    st.integers().map(str),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=len(HEADER), max_size=len(HEADER)), min_size=1, max_size=4))
+def test_any_record_is_encoded_and_alone_as_among_others(tmp_path_factory, rows):
+    X, y = SCHEMA.encode(frame(rows))
+    assert (X >= SCHEMA.bounds[:, 0]).all()
+    assert (X <= SCHEMA.bounds[:, 1]).all()
+    assert set(y) <= {0, 1}
+    SCHEMA.domain.encode(X, y)
+    for row, x, label in zip(rows, X, y, strict=True):
+        alone = SCHEMA.encode(frame([row]))
+        assert alone[0].tolist() == [x.tolist()]
+        assert alone[1].tolist() == [label]
+
+
+@pytest.mark.parametrize("column", [[1, True, 1.0, "1"], [True, 1, "1", 1.0], ["1", 1.0, 1, True]])
+def test_values_that_are_equal_but_written_differently_stay_apart(column):
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\n"
+        "columns: {x: {kind: categorical, levels: ['1', 'True', other]}}"
+    )
+    X = schema.features(pd.DataFrame({"x": pd.Series(column, dtype=object)}))
+    assert X.argmax(axis=1).tolist() == [int(value is True) for value in column]
+
+
+def test_numbers_are_the_nearest_double_whatever_stands_in_other_rows():
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\ncolumns: {x: {kind: real, low: 0, high: 1e300}}"
+    )
+    numbers = ["0.1", "9007199254740993", "18446744073709551617", "2.2250738585072011e-308"]
+    assert schema.features(pd.DataFrame({"x": numbers})).ravel().tolist() == [float(number) for number in numbers]
+
+
+def test_a_record_with_no_class_counts_as_the_majority():
+    assert SCHEMA.encode(frame([[*ROWS[1][:-1], "unknown"], ROWS[1]]))[1].tolist() == [0, 1]
+    several = Schema.parse(TEXT.replace("[yes, no], minority: yes", "[mild, none, severe]"))
+    assert several.class_names == ("mild", "none", "severe")
+    assert several.domain.classes == (0, 1, 2)
+
+
+def test_a_proposal_marks_what_comes_from_the_records_and_is_refused_until_confirmed(my):
+    text = propose(read(my), "ill")
+    body = text.split("basis:")[1]
+    for value in ("18", "120", " 9", "22.5", "north", "Müller"):
+        assert value in body
+        assert all("!private-confirm-or-replace" in line for line in body.splitlines() if value in line)
+    with pytest.raises(ValueError, match="!private-confirm-or-replace; do so, and remove the mark") as refused:
+        Schema.parse(text)
+    assert {"basis", "label.levels", "columns.age.low", "columns.ward.levels"} <= set(
+        str(refused.value).partition("mark: ")[2].split(", ")
+    )
+    assert "north" not in str(refused.value)
+    assert "120" not in str(refused.value)
+
+
+def test_a_confirmed_proposal_accepts_its_table(my):
+    text = propose(read(my), "ill").replace(f"{MARK} ", "")
+    with pytest.raises(ValueError, match="basis must be a text"):
+        Schema.parse(text)
+    schema = Schema.parse(text.replace("basis: ''", "basis: b"))
+    assert schema.breaches(read(my)).empty
+    assert schema.class_names == ("no", "yes")
+    assert [(c.name, c.kind, c.missing) for c in schema.columns] == [
+        ("age", "integer", False),
+        ("bmi", "real", True),
+        ("smoker", "categorical", False),
+        ("ward", "categorical", True),
+        ("blood", "one-hot", False),
+        ("comment", "categorical", True),
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["a", "b"])), min_size=2, max_size=6))
+def test_any_table_has_a_proposal_that_it_follows(rows):
+    table = frame(rows, ["x: y", "z=1", "label"])
+    text = propose(table, "label").replace(f"{MARK} ", "").replace("basis: ''", "basis: b")
+    if len({row[2] for row in rows}) < 2:
+        with pytest.raises(ValueError, match=r"label\.levels must be 2 or more"):
+            Schema.parse(text)
+    elif any(f"kind: {kind}" in text for kind in ("real", "integer", "categorical")):
+        assert Schema.parse(text).breaches(table).empty
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("basis: ranges of the protocol", "basis: ''"), "basis must be a text"),
+        (("basis: ranges of the protocol", ""), "schema must have basis, columns, label"),
+        (("label:", "labels: {}\nlabel:"), "got basis, labels, label, columns"),
+        (("minority: yes", "minority: maybe"), r"label\.minority must be one of"),
+        ((", minority: yes", ""), r"label\.minority must be one of two levels, got none"),
+        (("levels: [yes, no]", "levels: [yes]"), r"label\.levels must be 2 or more different texts"),
+        (("low: 18", "low: '18.5'"), r"columns\.age\.low must be a whole number"),
+        (("low: 18", "low: x"), r"columns\.age\.low must be a finite number"),
+        (("low: 18", "low: 100"), r"columns\.age\.low must be below"),
+        (("low: 18, ", ""), r"columns\.age must have high, kind, low"),
+        (("kind: integer", "kind: number"), r"columns\.age\.kind must be one of 'real', "),
+        (("bins: 16", "bins: 0"), r"columns\.bmi\.bins must be a whole number in \[1, 1024\]"),
+        (("missing: true", "missing: maybe"), r"columns\.bmi\.missing must be one of 'true', 'false'"),
+        (("levels: [no, yes]}", "levels: [no, yes, other]}"), r"columns\.smoker\.levels must be two texts"),
+        (("levels: [A, B, O]", "levels: [A, A]"), r"columns\.blood\.levels must be 2 or more different"),
+        (("  age:", "  ill: {kind: ignore}\n  ill:"), "'ill' in columns"),
+        (("  age:", "  bmi:"), "each once, got 'bmi' in columns"),
+        (("  age:", "  ill:"), "named once, the label too, got ill twice"),
+        (("  age:", "  a=b:"), "without '='"),
+        (("columns:", "columns: ["), "schema must be YAML"),
+        (("basis: ranges", "basis: &a [*a]\nb: ranges"), "schema must be YAML"),
+        (("low: 18", "low: !private-confirm-or-replace 18"), r"columns\.age\.low$"),
+        (("[north, south, west]", "!private-confirm-or-replace [north, south, west]"), r"columns\.ward\.levels$"),
+        (("[north, south, west]", "[north, !private-confirm-or-replace south, west]"), r"columns\.ward\.levels$"),
+        (("{kind: ignore}", "!private-confirm-or-replace {kind: ignore}"), r"columns\.comment$"),
+    ],
+)
+def test_schemas_that_are_refused(change, words):
+    assert change[0] in TEXT
+    with pytest.raises(ValueError, match=words):
+        Schema.parse(TEXT.replace(*change, 1))
+
+
+def test_empty_schemas_are_refused(tmp_path):
+    for text in ("", "- a", "basis"):
+        with pytest.raises(ValueError, match="schema must be a mapping"):
+            Schema.parse(text)
+    with pytest.raises(ValueError, match="one or more columns that are not ignored"):
+        Schema.parse("basis: b\nlabel: {column: y, levels: [a, b], minority: b}\ncolumns: {x: {kind: ignore}}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "got an empty one"),
+        (b"a,b,a\n1,2,3\n", "got a twice"),
+        (b"a,b\n1,2\n1,77777,3\n", "one that cannot be read"),
+        (b"a,b\n1,77777,3\n1,2,3\n", "one that cannot be read"),
+        (b"a,b\n1,\xff77777\n", "one that cannot be read"),
+        (b"\xff\xfea,b\n", "one that cannot be read"),
+        (b'a,b\n1,"77777\n', "one that cannot be read"),
+    ],
+)
+def test_files_that_are_no_csv_are_refused_without_quoting_them(tmp_path, content, words):
+    file = tmp_path / "my.csv"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"my\.csv must be a CSV in UTF-8") as refused:
+        read(file)
+    assert words in str(refused.value)
+    assert "77777" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_what_a_csv_may_look_like(tmp_path):
+    file = tmp_path / "my.CSV"
+    file.write_bytes('\ufeff a , b\r\n1,"x, ""y"""\r\n\r\n2\r\n'.encode())
+    table = read(file)
+    assert list(table.columns) == ["a", "b"]
+    assert table["a"].tolist() == ["1", "2"]
+    assert table["b"][0] == 'x, "y"'
+
+
+def test_names_and_columns_that_are_not_there(my):
+    with pytest.raises(ValueError, match=r"name must be a file that exists, got 'no\.csv'"):
+        data.load("no.csv")
+    with pytest.raises(ValueError, match="name must be a file called"):
+        read("my.txt")
+    with pytest.raises(ValueError, match="without age, ill"):
+        SCHEMA.encode(frame(ROWS).drop(columns=["age", "ill"]))
+    with pytest.raises(ValueError, match=r"option of .* must be one of 'schema'"):
+        data.load(my, bounds=1)
+    with pytest.raises(ValueError, match="label must be one of"):
+        propose(read(my), "health")
+    assert SCHEMA.features(frame(ROWS).drop(columns=["ill", "comment"])).tolist() == ENCODED
+
+
+def test_a_private_classifier_learns_from_what_a_schema_encodes():
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 100, 4000)
+    rows = [
+        [str(a), str(rng.uniform(10, 60)) if a % 3 else "", "no", "north", "1", "0", "0", "", "yes" if a > 85 else "no"]
+        for a in age
+    ]
+    X, y = SCHEMA.encode(frame(rows))
+    model = PrivateMomentClassifier(epsilon=2.0, domain=SCHEMA.domain, random_state=0).fit(X, y)
+    assert "ranges of the protocol" in " ".join(model.guarantee_.assumes)
+    assert np.mean(model.predict(X) == y) > 0.85
+    assert [shape.name for shape in model.shapes_] == list(SCHEMA.domain.names[:-1])
