@@ -172,7 +172,8 @@ class WeightLeak:
         """How far the new record moves the clipped gradient of any old one, at most, and its own."""
         n = self.n_majority + self.n_minority
         moved = self.gradient_norm * self.n_majority / (n * (n + 1))  # all weights move by this, up or down
-        clipped = self.n_majority / (n * (self.n_minority + 1))  # 1 - w/w' of the majority, which clipping keeps
+        # 1 - w/w' of the majority and 1 - w'/w of the minority, of which clipping leaves at most that.
+        clipped = max(self.n_majority / (n * (self.n_minority + 1)), 1 / (n + 1))
         return min(moved, clipped), float(self._pulls(self.n_minority + 1)[1])
 
     def _probabilities(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
