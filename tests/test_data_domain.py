@@ -202,3 +202,12 @@ def test_one_level_alone_has_two_codes():
     assert domain.sizes == (2, 16, 2)
     made, _ = domain.decode(domain.encode(toy.X, toy.y), np.random.default_rng(0))
     assert made[:, 0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("attribute", [Attribute.real("a", 0, 0, 1), Attribute.one_hot("b", (0,), ("yes",))])
+def test_an_error_about_a_cell_does_not_repeat_it(attribute):
+    domain = Domain([attribute])
+    with pytest.raises(ValueError, match="must hold numbers") as caught:
+        domain.encode(np.array([["secret"]], dtype=object), [0])
+    assert "secret" not in str(caught.getrepr(chain=True).reprcrash)
+    assert caught.value.__suppress_context__

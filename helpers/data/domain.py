@@ -130,9 +130,9 @@ class Attribute(_Schema):
             such a record.
         """
         if self.edges:
-            return np.searchsorted(self.edges[1:-1], X[:, self.columns[0]].astype(float), side="right")
+            return np.searchsorted(self.edges[1:-1], _numbers(X[:, self.columns[0]]), side="right")
         if self.kind == "one-hot":
-            block = X[:, list(self.columns)].astype(float)
+            block = _numbers(X[:, list(self.columns)])
             if not (np.isin(block, (0, 1)) & (block.sum(axis=1, keepdims=True) == 1)).all():
                 raise ValueError(f"X must have one 1 and else 0 in the columns of {self.name!r}, found other rows")
             return block.argmax(axis=1)
@@ -278,7 +278,7 @@ class Domain(_Schema):
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} columns, as the domain, got shape {X.shape}")
         numeric = [attribute.columns[0] for attribute in self.attributes if attribute.edges]
-        if not np.isfinite(X[:, numeric].astype(float)).all():
+        if not np.isfinite(_numbers(X[:, numeric])).all():
             raise ValueError("X must be finite in real and integer attributes, got NaN or infinite values")
         label = label_codes(np.asarray(y), np.array(self.classes))
         return np.column_stack([*(attribute.encode(X) for attribute in self.attributes), label])
@@ -332,6 +332,14 @@ def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     if len(kinds) > 1 and not kinds <= set("biuf"):
         raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
     return tuple(check_classes(classes).tolist())
+
+
+def _numbers(cells: NDArray) -> NDArray[np.float64]:
+    """Cells as numbers; NumPy's own error would repeat a cell, which is private."""
+    try:
+        return cells.astype(float)
+    except (TypeError, ValueError):
+        raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None
 
 
 def _plain(value: Hashable) -> Hashable:
