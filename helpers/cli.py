@@ -1,9 +1,10 @@
-"""The command `dpbook`: a strict front for listing, re-running, recording and building the book.
+"""The command `dpbook`: a strict front for listing, re-running, recording and building the book, and for its recipe.
 
 What can be refused is refused with one line before anything runs. Exit codes: 0, done; 1, a run or build was started
 and failed; 2, bad input or surroundings (unknown names, values that are not allowed, a folder that cannot be written,
 a locked store) and nothing was run; 130, interrupted. A traceback means an error in `dpbook` itself. What the commands
-do lives in `helpers.book` and `helpers.data`; this module only parses and prints.
+do lives in `helpers.book`, `helpers.data` and `helpers.meta.published`; this module only parses and prints. What `fit`
+prints, in errors too, is public or has been released with noise; `schema` speaks to those who hold the data.
 """
 
 import argparse
@@ -11,8 +12,9 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +27,7 @@ FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as shells have it
 MOST_JOBS = 1024
+RELATIONS = ("replace-one", "add-remove")
 _CODES = "Exit codes: 0 done, 1 a run or build failed, 2 refused before anything ran, 130 interrupted."
 
 
@@ -84,7 +87,30 @@ def _parser() -> argparse.ArgumentParser:
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
     refresh.add_argument("names", nargs="*", metavar="CHAPTER", help="these chapters, stale or not")
     add("build", _build, "build the HTML with warnings as errors")
+    _add_recipe(add)
     return parser
+
+
+def _add_recipe(add) -> None:
+    """A table, a public schema, a private classifier, its predictions."""
+    command = add("schema", _schema, "propose a schema for a CSV or Parquet file, or check one; for the holder's eyes")
+    command.add_argument("file")
+    task = command.add_mutually_exclusive_group(required=True)
+    task.add_argument("--label", metavar="COLUMN", help="propose a schema with this label; private until confirmed")
+    task.add_argument("--check", metavar="SCHEMA", help="count the rows that break this schema")
+    command.add_argument("--out", metavar="YAML", help="where the proposal goes (FILE with the ending .schema.yaml)")
+    command = add("fit", _fit, "fit the private classifier to a CSV or Parquet file and write its privacy card")
+    command.add_argument("file")
+    command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
+    command.add_argument("--epsilon", type=float, required=True)
+    command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
+    command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
+    command.add_argument("--out", required=True, metavar="MODEL", help="the classifier, a new file")
+    command.add_argument("--card", metavar="HTML", help="the privacy card, a new file (MODEL with the ending .html)")
+    command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file; load only models that you trust")
+    command.add_argument("model")
+    command.add_argument("file")
+    command.add_argument("--out", required=True, metavar="CSV", help="the predictions, a new file")
 
 
 def _chapters(options) -> int:
@@ -251,6 +277,86 @@ def _build(options) -> int:
     from helpers.book import pages
 
     return _printed(pages.build(), "The book: ")
+
+
+def _schema(options) -> int:
+    from helpers.data import schema, tables
+
+    _check_data_folder()
+    with _bad_input_refused():
+        if options.check is not None:
+            wanted = schema.Schema.read(options.check)
+            breaches = wanted.breaches(tables.read(options.file))
+            print(breaches.to_string(index=False) if len(breaches) else "every row follows the schema")
+            return FAILED if len(breaches) else 0
+        out = _new_file("--out", options.out or _schema_beside(options.file))
+        text = schema.propose(tables.read(options.file), options.label)
+    out.write_text(text, encoding="utf-8")
+    print(f"{out}: as private as the data until each entry marked {schema.MARK} is confirmed or replaced")
+    return 0
+
+
+def _fit(options) -> int:
+    from helpers.data import Schema
+    from helpers.meta.published import PublishedClassifier
+    from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+
+    _check_data_folder()
+    with _bad_input_refused():
+        out = _new_file("--out", options.out)
+        card = _new_file("--card", options.card or Path(options.out).with_suffix(".html"))
+        if card == out:
+            raise ChapterError(f"--card must be another file than --out, got {str(out)!r}")
+        schema = Schema.read(options.schema or _schema_beside(options.file))
+        relation = dict(zip(RELATIONS, (REPLACE_ONE, ADD_REMOVE), strict=True))[options.neighbouring]
+        budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": relation}
+        with warnings.catch_warnings(action="ignore"):  # of whatever a library says about the records
+            classifier = PublishedClassifier.fit(options.file, schema, **budget)
+    from helpers.book.card import render
+
+    page = render(classifier)
+    classifier.save(out)
+    card.write_text(page, encoding="utf-8")
+    print(f"{classifier.guarantee}\n{out}\n{card}")
+    return 0
+
+
+def _predict(options) -> int:
+    from helpers.data import tables
+    from helpers.meta.published import PublishedClassifier
+
+    _check_data_folder()
+    with _bad_input_refused():
+        out = _new_file("--out", options.out)
+        answer = PublishedClassifier.load(options.model).predict(tables.read(options.file))
+    answer.to_csv(out, index=False)
+    print(out)
+    return 0
+
+
+def _schema_beside(file: str) -> Path:
+    from helpers.data import tables
+
+    return tables.schema_beside(tables.find(file) or Path(file))
+
+
+@contextmanager
+def _bad_input_refused() -> Iterator[None]:
+    """What files and arguments are refused for ends the command with its one line and exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise ChapterError(str(error)) from None
+
+
+def _new_file(option: str, name: str | Path) -> Path:
+    """A file that can be made; nothing is written over, since what a budget was spent on is not to be had again."""
+    file = Path(name)
+    if file.exists():
+        raise ChapterError(f"{option} must be a new file, got {str(file)!r}, which exists")
+    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+        raise ChapterError(f"{option} must be in a folder that can be written, got {str(file)!r}")
+    return file
 
 
 def _printed(page: Path | None, words: str) -> int:

@@ -224,7 +224,9 @@ def test_neighbours_of_the_attack_on_failures_are_both_answered(kind, labels):
     """Huber, n = 3, radius 871, lambda 1.2e-10: no data set may be told by an error."""
     X = np.array([[871.0], [-871.0], [870.0]])
     for seed in range(5):
-        model = kind(1.0, 1.2e-10, radius=871.0, fit_intercept=False, loss="huber", random_state=seed).fit(X, np.array(labels))
+        model = kind(1.0, 1.2e-10, radius=871.0, fit_intercept=False, loss="huber", random_state=seed).fit(
+            X, np.array(labels)
+        )
         assert np.isfinite(model.coef_).all()
 
 
