@@ -1,4 +1,4 @@
-"""Printed noise and the printed selection of private coordinate descent, against exact integration and enumeration."""
+"""Printed noise, choice and bounds of private coordinate descent, against exact integration, limits and units."""
 
 import math
 
@@ -117,6 +117,84 @@ def test_the_slide_s_variance_is_another_privacy_in_other_units():
         return event_epsilon(event, 1e-6, REPLACE_ONE)
 
     assert spent(0.01) < 1 < 10 < spent(10.0)
+
+
+LIMITS, SMOOTH, OPTIMUM = np.array([1.0, 0.5, 1.0]), np.array([0.25, 0.1, 0.01]), np.array([1.0, -2.0, 3.0])
+
+
+def test_the_coordinate_bound_is_the_limit_of_the_theorem_for_small_steps():
+    """Noise for T updates, the best step times T, and ever smaller steps: both splits of the same privacy."""
+    n, mu = 1000, 0.2
+    for split, sizes in {"printed": LIMITS, "best": np.sqrt(LIMITS * np.sqrt(SMOOTH))}.items():
+        per_update = sizes * math.sqrt(np.mean((LIMITS / sizes) ** 2)) / (n * mu)
+        bound = printed.coordinate_bound(LIMITS, SMOOTH, OPTIMUM, n, mu, split=split)
+        steps = 3 * (SMOOTH @ OPTIMUM**2) / bound
+        found = [
+            printed.descent_bound(SMOOTH, per_update**2 * steps / step, OPTIMUM, 0.3, round(steps / step), step)
+            for step in (1.0, 0.1, 1e-4)
+        ]
+        assert found[0] > found[1] > found[2] == pytest.approx(bound, rel=1e-3)
+        for other in (0.5, 2.0):
+            updates = round(other * steps / 1e-4)
+            assert printed.descent_bound(SMOOTH, per_update**2 * updates, OPTIMUM, 0.3, updates, 1e-4) > bound
+
+
+def test_the_best_split_is_least_and_equal_limits_leave_nothing_to_gain():
+    one, two = (printed.coordinate_bound(LIMITS, SMOOTH, OPTIMUM, 1000, 0.2, split=s) for s in ("best", "printed"))
+    assert one < two <= math.sqrt(3) * one
+    even = [printed.coordinate_bound(np.sqrt(SMOOTH), SMOOTH, OPTIMUM, 9, 0.2, split=s) for s in ("best", "printed")]
+    assert even[0] == pytest.approx(even[1])
+
+
+def test_the_gradient_bound_does_not_lose_where_the_curvature_is_even():
+    """Lambda <= ||L||: the printed bounds put coordinate descent behind on standardised data."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (100, 3))
+    longest, limits = np.linalg.norm(rows, axis=1).max(), np.abs(rows).max(axis=0)
+    gradient = printed.gradient_bound(longest, np.linalg.norm(OPTIMUM), 3, 100, 0.1)
+    assert gradient <= printed.coordinate_bound(limits, np.full(3, 0.25), OPTIMUM, 100, 0.1)
+
+
+def test_bounds_grow_with_the_units_of_the_loss_but_the_greedy_one():
+    """A loss s f has s L and s M and s times the gap."""
+    args = OPTIMUM, 1000, 1.0, 1e-6
+    for repaired, power in ((True, 1), (False, 4 / 3)):
+        one, eight = (printed.greedy_order(s * LIMITS, s * SMOOTH, *args, repaired=repaired) for s in (1.0, 8.0))
+        assert eight == pytest.approx(8**power * one)
+    one, eight = (printed.coordinate_bound(s * LIMITS, s * SMOOTH, OPTIMUM, 1000, 0.2) for s in (1.0, 8.0))
+    assert eight == pytest.approx(8 * one)
+
+
+def test_the_repaired_greedy_order_does_not_know_units_of_features():
+    c, args = np.array([10.0, 1.0, 0.1]), (1000, 1.0, 1e-6)
+    one = printed.greedy_order(LIMITS, SMOOTH, OPTIMUM, *args, repaired=True)
+    assert printed.greedy_order(LIMITS * c, SMOOTH * c**2, OPTIMUM / c, *args, repaired=True) == pytest.approx(one)
+    assert printed.greedy_order(LIMITS * c, SMOOTH * c**2, OPTIMUM / c, *args) > 2 * printed.greedy_order(
+        LIMITS, SMOOTH, OPTIMUM, *args
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: printed.gradient_bound(0.0, 1.0, 1, 1, 1.0), "longest"),
+        (lambda: printed.gradient_bound(1.0, -1.0, 1, 1, 1.0), "distance"),
+        (lambda: printed.gradient_bound(1.0, 1.0, 0, 1, 1.0), "dimension"),
+        (lambda: printed.gradient_bound(1.0, 1.0, 1, 0, 1.0), "n_records"),
+        (lambda: printed.gradient_bound(1.0, 1.0, 1, 1, 0.0), "mu"),
+        (lambda: printed.coordinate_bound([1.0], [1.0, 1.0], [1.0], 1, 1.0), "limits"),
+        (lambda: printed.coordinate_bound([1.0], [1.0], [1.0], 1, 1.0, split="even"), "split"),
+        (lambda: printed.descent_bound([1.0], [-1.0], [1.0], 0.0, 1), "variances"),
+        (lambda: printed.descent_bound([1.0], [1.0], [1.0], -1.0, 1), "excess"),
+        (lambda: printed.descent_bound([1.0], [1.0], [1.0], 0.0, 0), "n_updates"),
+        (lambda: printed.descent_bound([1.0], [1.0], [1.0], 0.0, 1, step=1.5), "step"),
+        (lambda: printed.greedy_order([1.0], [1.0], [1.0], 1, 1.0, 0.1), "limits"),
+        (lambda: printed.greedy_order([1.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1.0, 1.0), "delta"),
+        (lambda: printed.greedy_order([1.0] * 2, [1.0] * 2, [1.0] * 2, 1, 0.0, 0.1), "epsilon"),
+    ],
+)
+def test_bad_arguments_of_bounds(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()
 
 
 @pytest.mark.parametrize(

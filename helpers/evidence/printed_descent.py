@@ -1,6 +1,9 @@
-"""Noise and selection of private coordinate descent as they are printed, and what the printed selection really costs.
+"""Noise, selection and error of private coordinate descent as they are printed, and what they really cost and say.
 
 `printed_variance` is the slide's, `published_variance` the paper's, which has the right order and a safe constant.
+`gradient_bound` and `coordinate_bound` are the printed utilities with constant 1, `descent_bound` what they follow from
+(the proof is in chapter coordinate-descent), and `greedy_order` the printed one of greedy descent, which has a factor
+too little.
 `selection_loss` and `selection_delta` integrate the choice of argmax_j |g_j + Laplace(b_j)| exactly; with b_j in
 proportion to the coordinate's own sensitivity that choice is not private at the epsilon it is printed for. What a
 practitioner should use is `helpers.erm.coordinate_descent` and `helpers.erm.greedy`.
@@ -77,6 +80,153 @@ def published_variance(limit, n_updates, n_records, epsilon, delta) -> float:
     check_real("epsilon", epsilon, low=0, high=1, inclusive="high")
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     return 12 * limit**2 * n_updates * math.log(1 / delta) / (n_records * epsilon) ** 2
+
+
+def gradient_bound(longest, distance, dimension, n_records, mu) -> float:
+    """Error of noisy gradients after the best number of small steps: sqrt(p) Lambda ||w* - w_0|| / (n mu).
+
+    The slide's sqrt(p log(1/delta)) Lambda ||W|| / (n epsilon), with its constant: mu = `helpers.privacy.gaussian_mu`
+    is about epsilon / sqrt(2 log(1/delta)).
+
+    Parameters
+    ----------
+    longest : float
+        Lambda > 0, bound on the length of one record's gradient; twice that under replace-one.
+    distance : float
+        Of the minimiser from the start, at least 0.
+    dimension, n_records : int
+        p and n, at least 1.
+    mu : float
+        Gaussian parameter of the whole run, above 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+
+    Source: Mangold's slides, "Utility of DP-SGD".
+
+    >>> gradient_bound(1.0, 2.0, 4, 100, 0.1)
+    0.4
+    """
+    longest = check_real("longest", longest, low=0, inclusive="neither")
+    distance = check_real("distance", distance, low=0)
+    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
+    return math.sqrt(dimension) * longest * distance / (n_records * check_real("mu", mu, low=0, inclusive="neither"))
+
+
+def coordinate_bound(limits, smoothness, optimum, n_records, mu, *, split="printed") -> float:
+    """Error of noisy slopes after the best number of small steps: sqrt(p) ||L||_{1/M} ||w*||_M / (n mu).
+
+    Parameters
+    ----------
+    limits, smoothness : array (p,)
+        L_j and M_j > 0: bounds on one record's slope and on the loss's curvature along each coordinate. Under
+        replace-one the limits count twice.
+    optimum : array (p,)
+        Minimiser, measured from the start.
+    n_records, mu
+        As in `gradient_bound`.
+    split : {"printed", "best"}
+        "printed": noise in proportion to L_j. "best": variances in proportion to L_j sqrt(M_j), the least bound for
+        the same privacy, with sum_j L_j / sqrt(M_j) in place of sqrt(p) ||L||_{1/M}.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or arrays of different lengths.
+
+    Source: Mangold's slides, "Utility of DP-CD", with the constant 1.
+
+    >>> [round(coordinate_bound([1.0, 0.1], [1.0, 1.0], [1.0, 1.0], 100, 0.1, split=s), 3) for s in ("printed", "best")]
+    [0.201, 0.156]
+    """
+    check_choice("split", split, ("printed", "best"))
+    limits, smoothness = _positive("limits", limits), _positive("smoothness", smoothness)
+    optimum = np.asarray(optimum, dtype=float)
+    if not len(limits) == len(smoothness) == optimum.size:
+        raise ValueError(f"limits, smoothness and optimum must be of one length, got {len(limits)} limits")
+    ratios = limits / np.sqrt(smoothness)
+    size = math.sqrt(len(limits)) * np.linalg.norm(ratios) if split == "printed" else ratios.sum()
+    return gradient_bound(float(size), float(np.linalg.norm(np.sqrt(smoothness) * optimum)), 1, n_records, mu)
+
+
+def descent_bound(smoothness, variances, optimum, excess, n_updates, step=1.0) -> float:
+    """Error of the mean of T updates of noisy coordinate descent, coordinates drawn uniformly, convex loss.
+
+    p ||w*||_M^2 / (2 step T) + p excess / ((2 - step) T) + step sum_j s_j^2 / M_j / (2 - step), for steps of length
+    step / M_j. Both bounds above are its limit for small steps.
+
+    Parameters
+    ----------
+    smoothness, optimum
+        As in `coordinate_bound`.
+    variances : array (p,)
+        Of the noise on the mean slope along each coordinate, at least 0.
+    excess : float
+        Loss at the start less the least loss.
+    n_updates : int
+        T >= 1.
+    step : float
+        In (0, 1].
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or arrays of different lengths.
+
+    >>> descent_bound([1.0, 1.0], [0.1, 0.1], [1.0, 0.0], 0.5, 20)
+    0.3
+    """
+    smoothness, n_updates = _positive("smoothness", smoothness), check_integer("n_updates", n_updates, low=1)
+    variances, optimum = np.asarray(variances, dtype=float), np.asarray(optimum, dtype=float)
+    if not smoothness.size == variances.size == optimum.size or not (variances >= 0).all():
+        raise ValueError(f"variances must be {smoothness.size} numbers of at least 0, got {variances.tolist()!r}")
+    step = check_real("step", step, low=0, high=1, inclusive="high")
+    way, p = smoothness @ optimum**2 / (2 * step), len(smoothness)
+    noise = step * (variances / smoothness).sum()
+    return float(p * way / n_updates + (p * check_real("excess", excess, low=0) / n_updates + noise) / (2 - step))
+
+
+def greedy_order(limits, smoothness, optimum, n_records, epsilon, delta, *, repaired=False) -> float:
+    """Error of greedy coordinate descent as printed, without its constant, or with the factor that it lacks.
+
+    log(1/delta) log(p) L_max^(2/3) ||w*||_{M,1}^(4/3) / (n epsilon)^(2/3). A loss in other units multiplies the error
+    by s and this by s^(4/3). `repaired`: (L_j^2 / M_j)^(1/3) at its largest in place of L_max^(2/3), which makes it
+    a bound of the same units as the loss.
+
+    Parameters
+    ----------
+    limits, smoothness, optimum, n_records
+        As in `coordinate_bound`; p >= 2.
+    epsilon, delta : float
+        Above 0, and in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or arrays of different lengths.
+
+    Source: Mangold's slides, "Utility of DP-GCD".
+
+    >>> args = np.ones(2), np.ones(2), np.ones(2), 1000, 1.0, 1e-6
+    >>> round(greedy_order(*args), 3), greedy_order(*args) == greedy_order(*args, repaired=True)
+    (0.241, True)
+    """
+    limits, smoothness = _positive("limits", limits), _positive("smoothness", smoothness)
+    optimum = np.asarray(optimum, dtype=float)
+    if not len(limits) == len(smoothness) == optimum.size > 1:
+        raise ValueError(
+            f"limits, smoothness and optimum must be of one length of at least 2, got {len(limits)} limits"
+        )
+    n_records, epsilon = (
+        check_integer("n_records", n_records, low=1),
+        check_real("epsilon", epsilon, low=0, inclusive="neither"),
+    )
+    logs = math.log(1 / check_real("delta", delta, low=0, high=1, inclusive="neither")) * math.log(len(limits))
+    largest = np.max(limits**2 / smoothness) if repaired else np.max(limits) ** 2
+    reach = float(np.sqrt(smoothness) @ np.abs(optimum))
+    return float(logs * largest ** (1 / 3) * reach ** (4 / 3) / (n_records * epsilon) ** (2 / 3))
 
 
 def printed_scales(limits, n_records, epsilon, neighbouring=REPLACE_ONE) -> NDArray[np.float64]:
