@@ -1,0 +1,266 @@
+"""A private linear model of images: public features, a private frame for them, noisy descent, and two decisions.
+
+The features are of single images and need no training (`helpers.neural.features`). Their *frame* is what descent needs
+to know of the data before it starts: how many records each class has, where the features lie and which of their
+directions are long. It is released with a part of the budget, and the schedule is calibrated beside it, so that both
+together meet the budget. Loading images and choosing rates and clipping norms are left to the chapters.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from dp_accounting import DpEvent
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+from sklearn.metrics import matthews_corrcoef
+from torch import Tensor
+
+from helpers.checks import check_integer
+from helpers.neural import Schedule, train
+from helpers.neural.models import with_prior
+from helpers.privacy import ADD_REMOVE, Guarantee, Release, Sensitivity, gaussian, noise_generator
+from helpers.study import metrics
+
+# Public bounds: features are in [-1, 1] and a few hundred of them have a length of about 5.
+_LENGTH, _SQUARES, _SHORTEST = 6.0, 0.5, 0.015
+_UNIT = 2 / 3  # to which rows are cut whose mean square length is about 1: most of them count alike
+_RIDGE, _LONGEST = 0.003, 1.5
+_GRID = 4096  # noise is keyed by the rows, and the last bits of eigenvectors differ between machines
+# PLD with a coarse grid: schedules have a few levels, and a sweep asks for many of them.
+ACCOUNTING = {"accountant": "pld", "interval": 2e-3}
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Releases about features and labels, from which rows of a linear model are made.
+
+    Parameters
+    ----------
+    counts : array (K,)
+        Records of each class, noisy, at least 1.
+    centre, scale : array (d,)
+        Mean of the features, and their standard deviation times sqrt(d).
+    whitening : array (d, d)
+        Evens out the directions that stand above the noise; rows have a mean square length of about 1.
+    events : tuple of DpEvent
+        What was spent.
+    """
+
+    counts: NDArray[np.float64]
+    centre: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    whitening: NDArray[np.float64]
+    events: tuple[DpEvent, ...]
+
+    @property
+    def log_prior(self) -> NDArray[np.float64]:
+        """Logarithms of the noisy class shares (K,)."""
+        return np.log(self.counts / self.counts.sum())
+
+    def rows(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Rows (..., d), of length at most 1.5, of features (..., d)."""
+        unit = _cut((np.asarray(X, dtype=float) - self.centre) / self.scale, _UNIT) / _UNIT
+        return (np.round(_cut(unit @ self.whitening, _LONGEST) * _GRID) / _GRID).astype(np.float32)
+
+    def calibrated(self, shape: Schedule, epsilon: float, delta: float, *, clip: float = 1.0) -> Schedule:
+        """A schedule's noise scaled so that it meets the budget together with this frame, clipping at `clip` C_t.
+
+        Raises
+        ------
+        ValueError
+            A parameter is out of range, or the frame alone is more than the budget.
+        """
+        plan = shape.calibrate(epsilon, delta, beside=self.events, **ACCOUNTING)
+        return replace(plan, clip_norms=clip * plan.clip_norms)
+
+
+def release_frame(
+    X: ArrayLike, y: ArrayLike, n_classes: int, epsilon: float, delta: float, *, random_state: int | None = None
+) -> Frame:
+    """Four noisy sums over the records, under add/remove: about a tenth of what (epsilon, delta) can pay.
+
+    Counts, centre and scale are each (epsilon/10, delta/10)-DP alone, the second moments (epsilon/4, delta/10).
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Features in [-1, 1]; private.
+    y : array of integers (n,)
+        Labels in [0, n_classes); private.
+    n_classes : int
+        K.
+    epsilon, delta : float
+        The budget of the whole model.
+    random_state : int, optional
+        As in `helpers.neural.train`.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, or a parameter out of range.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.uniform(-1, 1, (2000, 3)), rng.integers(2, size=2000)
+    >>> frame = release_frame(X, y, 2, 8.0, 1e-5, random_state=0)
+    >>> frame.rows(X).shape, [round(event.noise_multiplier, 1) for event in frame.events]
+    ((2000, 3), [5.2, 5.2, 5.2, 2.2])
+    """
+    n_classes = check_integer("n_classes", n_classes, low=2)
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    if X.ndim != 2 or y.shape != X.shape[:1] or y.dtype.kind not in "iu":
+        raise ValueError(f"X and y must be features (n, d) and integers (n,), got {X.shape} and {y.dtype} {y.shape}")
+    rng, d = noise_generator(random_state, "frame", epsilon, delta, X, y), X.shape[1]
+
+    def noisy(sums: NDArray, bound: float, share: float) -> Release:
+        return gaussian(sums, Sensitivity(bound, ADD_REMOVE, "l2"), share * epsilon, delta / 10, rng)
+
+    counts = noisy(np.bincount(y, minlength=n_classes)[:n_classes], 1.0, 0.1)
+    n = max(counts.value.sum(), 1.0)
+    middle = noisy(_cut(X, _LENGTH).sum(0), _LENGTH, 0.1)
+    gaps = X - middle.value / n
+    squares = noisy(_cut(gaps**2, _SQUARES).sum(0), _SQUARES, 0.1)
+    scale = np.sqrt(np.maximum(squares.value / n, _SHORTEST**2) * d)
+    unit = _cut(gaps / scale, _UNIT) / _UNIT
+    moments = noisy(unit.T @ unit, 1.0, 0.25)
+    values, vectors = np.linalg.eigh((moments.value + moments.value.T) / (2 * n))
+    noise_alone = moments.guarantee.event.noise_multiplier * np.sqrt(2 * d) / n  # its largest eigenvalue, about
+    values = np.maximum(values - noise_alone, 0)
+    size = np.sqrt(max((values / (values + _RIDGE)).sum(), 1.0))
+    whitening = (vectors / np.sqrt(values + _RIDGE)) @ vectors.T / size
+    events = tuple(release.guarantee.event for release in (counts, middle, squares, moments))
+    return Frame(np.maximum(counts.value, 1.0), middle.value / n, scale, whitening, events)
+
+
+def _cut(rows: NDArray, length: float) -> NDArray:
+    return rows * np.minimum(1, length / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12))
+
+
+# -------------------------------------------------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A fitted linear model: logits are evidence plus `offset`.
+
+    Parameters
+    ----------
+    weights : array (K, d)
+    offset : array (K,)
+        Added in training.
+    prior : array (K,)
+        What to take off the logits for the best balanced accuracy.
+    guarantee : Guarantee
+        Of model and frame together.
+    """
+
+    weights: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    guarantee: Guarantee
+
+    def logits(self, rows: ArrayLike) -> NDArray[np.float64]:
+        """(n, K) for rows (n, d)."""
+        return np.asarray(rows, dtype=float) @ self.weights.T + self.offset
+
+
+def fit(
+    frame: Frame,
+    rows: ArrayLike,
+    y: ArrayLike,
+    plan: Schedule,
+    *,
+    delta: float,
+    rate: float,
+    power: float = 0.0,
+    offset: bool = True,
+    random_state: int | None = None,
+    **options: Any,
+) -> Linear:
+    """A linear model without a bias by noisy descent with momentum .9; the second half of its steps is averaged.
+
+    Parameters
+    ----------
+    frame : Frame
+    rows : array (n, d) or (n, V, d)
+        From `frame.rows`; V views of a record have one gradient, their mean, which is clipped as one.
+    y : array of integers (n,)
+    plan : Schedule
+        From `frame.calibrated`.
+    delta : float
+        Of the guarantee.
+    rate : float
+        Learning rate.
+    power : float
+        Classes weigh (smallest count / count)^power, by the noisy counts; weights are on the bound of a gradient.
+    offset : bool
+        Whether the log prior is added to the logits in training.
+    random_state, options
+        As in `helpers.neural.train`.
+
+    Raises
+    ------
+    ValueError
+        As `helpers.neural.train`.
+    """
+    rows, n_classes = np.asarray(rows), len(frame.counts)
+    weights = (frame.counts.min() / frame.counts) ** power
+    shift = frame.log_prior if offset else np.zeros(n_classes)
+    usual = {
+        "class_weight": weights,
+        "weighting": "bound",
+        "n_records": max(int(frame.counts.sum()), 1),
+        "micro_batch": 8192,
+        "average": 0.5,
+        "augment": _as_they_are if rows.ndim == 3 else None,
+        "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
+        "accounting": ACCOUNTING,
+        "progress": False,
+    }
+    model = torch.nn.utils.skip_init(torch.nn.Linear, rows.shape[-1], n_classes, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    done = train(with_prior(model, shift), rows, y, plan, delta=delta, random_state=random_state, **usual | options)
+    guarantee = plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
+    learnt = done.model.model.weight.detach().double().numpy()
+    return Linear(learnt, shift, frame.log_prior + np.log(weights), guarantee)
+
+
+def _as_they_are(views: Tensor) -> Tensor:
+    return views
+
+
+# --------------------------------------------------------------------------------------------------------- decisions
+
+
+def decided(
+    logits: ArrayLike, prior: ArrayLike, y: ArrayLike, class_names: Sequence[str], positive: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A row of `metrics.score` for each of two decisions: the most probable class ("likely"), and the largest logit
+    less the prior ("prior").
+
+    Both have the areas under the curve of the probabilities, and `malignant_mcc`, the Matthews correlation of
+    "probability of the `positive` classes above 1/2" with being one of them.
+
+    Parameters
+    ----------
+    logits : array (n, K)
+    prior : array (K,)
+    y : array of integers (n,)
+    class_names : sequence of str (K,)
+    positive : sequence of str
+        Names of classes.
+
+    >>> rows = decided([[2.0, 1.0, 0.0]] * 3, [1.5, 0.0, 0.0], [0, 1, 2], ["mole", "wart", "scar"], ["scar"])
+    >>> [(row["decision"], round(row["recall_wart"], 1)) for row in rows]
+    [('likely', 0.0), ('prior', 1.0)]
+    """
+    logits, y = np.asarray(logits, dtype=float), np.asarray(y)
+    bad = np.isin(list(class_names), list(positive))
+    log_p = log_softmax(logits, axis=1)
+    both = {"malignant_mcc": float(matthews_corrcoef(bad[y], np.exp(log_p)[:, bad].sum(1) > 0.5))}
+    likely, prior = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
+    ranks = {key: likely[key] for key in ("auc", "pr_auc")}
+    return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": prior}.items()]
