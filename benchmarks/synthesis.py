@@ -5,7 +5,6 @@ their defaults with XGBoost trained on balanced synthetic data. Splits are share
 """
 
 import argparse
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from xgboost import XGBClassifier
 from benchmarks import timing
 from helpers import data
 from helpers.synthesis import AIM, GEM, PAPER, BalancedSynthesizer, Domain, PrivBayes
+from helpers.synthesis.quality import marginal_error
 
 EPSILON = 1.0
 N_SAMPLES = 10_000
@@ -34,23 +34,9 @@ DEFAULTS = {
 }
 
 
-def marginal_error(model, domain: Domain, X, y, order: int = 3) -> float:
-    """Mean total variation distance, over all marginals of `order` attributes, of samples from the records.
-
-    Of 100,000 samples, so that every method is measured alike.
-    """
-    made = domain.encode(*model.sample(100_000, random_state=0))
-    codes = domain.encode(X, y)
-    distances = []
-    for attributes in combinations(range(len(domain.sizes)), order):
-        shape = [domain.sizes[j] for j in attributes]
-        shares = [
-            np.bincount(np.ravel_multi_index(part[:, list(attributes)].T, shape), minlength=int(np.prod(shape)))
-            / len(part)
-            for part in (codes, made)
-        ]
-        distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
-    return float(np.mean(distances))
+def error_of(model, domain: Domain, records) -> float:
+    """Error of 3-way marginals, from 100,000 samples, so that every method is measured alike."""
+    return marginal_error(domain, (records.X, records.y), model.sample(100_000, random_state=0), order=3)
 
 
 def published_sizes(seeds: int) -> None:
@@ -61,7 +47,7 @@ def published_sizes(seeds: int) -> None:
         for seed in range(seeds):
             model = GEM(EPSILON, domain=domain, random_state=seed, **parameters)
             seconds = timing.cpu_seconds(lambda model=model: model.fit(records.X, records.y))
-            rows.append((name, seconds, marginal_error(model, domain, records.X, records.y)))
+            rows.append((name, seconds, error_of(model, domain, records)))
     show(rows, ["fit of abalone, 100 rounds of 100 steps", "CPU seconds", "error of 3-way marginals"])
 
 
@@ -77,7 +63,7 @@ def defaults(name: str, seeds: int) -> None:
             learner = XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1).fit(*model.sample(random_state=seed))
             auc = roc_auc_score(test.y, learner.predict_proba(test.X)[:, 1])
             same = model.synthesizer_.domain_ == domain  # private bins take a one-hot block for real numbers
-            error = marginal_error(model.synthesizer_, domain, train.X, train.y) if same else np.nan
+            error = error_of(model.synthesizer_, domain, train) if same else np.nan
             rows.append((label, seconds, error, auc))
     show(rows, [f"fit of {name}", "CPU seconds", "error of 3-way marginals", "AUC"])
 
