@@ -39,6 +39,18 @@ RUNS = {
         {"n_seeds": "2", "sizes": "[500]", "learners": "[3]", "n_audit": "1000"},
         {"weights": "none", "epsilon": "2.0", "n_seeds": "2", "sizes": "[200]", "ratios": "[8.0]", "learners": "[1]"},
     ],
+    "synthetic-data": [
+        {
+            "datasets": '["car_eval_34"]',
+            "ranked": '["car_eval_34"]',
+            "epsilon": "3.0",
+            "epsilons": "[0.5]",
+            "rounds": "[2]",
+            "n_synthetic": "500",
+        },
+        {"epsilon": "0.2", "epsilons": "[0.1]", "rounds": "[3]", "n_synthetic": "200"},
+        {"datasets": '["abalone"]', "ranked": '["yeast_me2", "abalone_19"]', "rounds": "[1]", "n_synthetic": "1000"},
+    ],
     "private-erm": [
         {"n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
         {"epsilon": "0.3", "n_audit": "500", "n_folds": "4", "n_adult": "1500", "part_sizes": "[500]"},
@@ -59,6 +71,34 @@ RUNS = {
         {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
         {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},
         {"datasets": '["mammography"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_seeds": "2"},
+    ],
+    "coordinate-descent": [
+        {
+            "epsilons": "[0.3]",
+            "passes": "16",
+            "steps": "[1.0, 3.0]",
+            "clips": "[2.0]",
+            "n_seeds": "2",
+            "datasets": '["ecoli"]',
+            "rare_passes": "16",
+        },
+        {"passes": "16", "steps": "[1.0]", "n_seeds": "2"},
+        {"passes": "32", "steps": "[0.3]", "n_tune": "2", "n_seeds": "2", "datasets": '["abalone"]'},
+    ],
+    "greedy-descent": [
+        {
+            "epsilon": "3.0",
+            "dimensions": "[6]",
+            "n_records": "1000",
+            "sizes": "[500]",
+            "penalty": "1.0",
+            "passes": "[8]",
+            "steps": "[1.0]",
+            "n_seeds": "2",
+            "n_draws": "200",
+        },
+        {"epsilon": "0.3", "dimensions": "[20]", "sizes": "[500]", "passes": "[4]", "n_seeds": "2"},
+        {"dimensions": "[40]", "sizes": "[2000]", "penalty": "0.01", "steps": "[1.0]", "clips": "[1.0]"},
     ],
     "fairness": [
         {"epsilon": "3.0", "regularizations": "[0.02]", "penalties": "[0.1]", "n_models": "60", "n_seeds": "2"},
@@ -89,6 +129,19 @@ RUNS = {
         },
         {"n_minority": "3000", "n_draws": "20000", "n_audit": "16", "clips": "[0.5, 50.0]", "n_seeds": "2"},
     ],
+    "ft-transformer": [
+        {
+            "datasets": '["ecoli"]',
+            "epsilons": "[0.5, 5.0]",
+            "n_most": "300",
+            "epochs": "2",
+            "sample_rate": "0.25",
+            "public_epochs": "2",
+            "n_draws": "20",
+        },
+        {"datasets": '["yeast_me2"]', "n_most": "400", "epochs": "1", "public_epochs": "1"},
+        {"epsilons": "[20.0]", "n_most": "400", "epochs": "1", "n_planes": "3", "public_epochs": "1"},
+    ],
     "schedules": [
         {
             "epsilon": "8.0",
@@ -104,6 +157,48 @@ RUNS = {
         },
         {"betas": "[0.8]", "gammas": "[0.5]", "stages": "[3]", "n_runs": "1000", "n_seeds": "2"},
         {"dataset": "satimage", "epsilon": "1.0", "betas": "[0.7, 0.9]", "n_runs": "1000", "n_seeds": "3"},
+    ],
+    "private-classifiers": [
+        {"dataset": "abalone", "epsilon": "0.3", "n_splits": "2", "n_cells": "8", "share": "0.4", "n_pairs": "1000"},
+        {"dataset": "satimage", "n_splits": "2", "n_pairs": "1000"},
+        {"epsilon": "10.0", "n_splits": "3", "n_cells": "64"},
+    ],
+    "benchmark": [
+        {"datasets": '["abalone", "yeast_me2"]', "epsilons": "[5.0]", "pipelines": "fast"},
+        {"epsilons": "[0.5]"},
+        {"datasets": '["ecoli", "car_eval_4", "solar_flare_m0"]', "epsilons": "[2.0]", "n_seeds": "3"},
+    ],
+    "sad-dpsgd": [
+        {
+            "n_train": "1000",
+            "n_epochs": "4",
+            "budgets": "[3.0]",
+            "deltas": "[1e-4]",
+            "rates": "[10.0]",
+            "clips": "[0.5]",
+            "betas": "[0.7]",
+            "gammas": "[1.0]",
+            "stages": "[2]",
+            "n_seeds": "2",
+        },
+        {"n_train": "1000", "n_epochs": "4", "clips": "[1.0]", "betas": "[0.8]", "n_seeds": "2"},
+        {"n_epochs": "6", "sample_rate": "0.1", "budgets": "[16.0]", "rates": "[10.0]", "n_seeds": "2"},
+    ],
+    "skin-lesions": [
+        {
+            "n_train": "1000",
+            "epsilon": "3.0",
+            "delta": "1e-4",
+            "curve": "[10.0]",
+            "n_epochs": "4",
+            "rates": "[5.0]",
+            "clips": "[0.5]",
+            "sampling": "[0.5]",
+            "n_seeds": "2",
+            "n_folds": "3",
+        },
+        {"n_train": "1000", "n_epochs": "4", "curve": "[2.0]", "rates": "[5.0]", "n_seeds": "2"},
+        {"epsilon": "16.0", "n_epochs": "4", "sampling": "[1.0]", "rates": "[5.0]", "n_seeds": "2"},
     ],
 }
 
