@@ -160,9 +160,9 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Which `weighting`: "bound" for networks. Their gradients are long, so that with "loss" all classes are cut to C and
-    the weights are gone. A linear model of features in [-1, 1] has short gradients, which weights of at most 1 mostly
-    keep below C: there both do alike.
+    Which `weighting`: "bound" for networks. Their gradients are long, and with "loss" clipping takes from those of the
+    rare class, whose weight is 1, what is beyond C, and nothing from the common ones. "bound" clips before it weighs,
+    and keeps the proportion. A linear model of features in [-1, 1] has short gradients: there both do alike.
 
     What divides the sums is the most that all records together can pull, over C: their weight with "bound", their
     number with "loss". So no step is longer than the rate times C, noise aside; but weights of the loss that are far
