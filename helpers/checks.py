@@ -1,7 +1,7 @@
 """Checks of public parameters, with one wording for every error message.
 
 Each check names the parameter, the value and what is allowed, and runs before any private record is read. It looks
-only at public arguments, `label_codes` apart; shapes and types of data are left to `sklearn.utils.check_array`.
+only at public arguments, `label_codes` and `validate_records` apart.
 """
 
 import math
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
 
 
 def _refuse(name: str, value: Any, allowed: str) -> None:
@@ -126,6 +127,33 @@ def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:
     return np.unique(classes)
 
 
+def check_bounds(bounds: ArrayLike, n_features: int | None = None) -> NDArray[np.float64]:
+    """Public bounds (d, 2) of features, the lower one first, as floats.
+
+    They are of a size at which arithmetic fails for no record inside: an error there would tell something about it.
+
+    Raises
+    ------
+    ValueError
+        Another shape, not finite, in the wrong order, beyond 1e150, or different but by less than 1e-150.
+
+    >>> check_bounds([[0, 1], [-2, 2]], 2).tolist()
+    [[0.0, 1.0], [-2.0, 2.0]]
+    """
+    try:
+        bounds = np.asarray(bounds, dtype=float)
+    except (TypeError, ValueError):
+        bounds = np.empty(0)
+    fits = bounds.ndim == 2 and bounds.shape[1] == 2 and n_features in (None, len(bounds))
+    if not fits or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
+        rows = "d" if n_features is None else n_features
+        raise ValueError(f"bounds must be finite, of shape ({rows}, 2), the lower one first")
+    halves = bounds[:, 1] / 2 - bounds[:, 0] / 2
+    if np.abs(bounds).max(initial=0.0) > 1e150 or (halves[halves > 0] < 1e-150).any():
+        raise ValueError("bounds must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
+    return bounds
+
+
 def label_codes(y: ArrayLike, classes: NDArray) -> NDArray[np.intp]:
     """Positions (n,) of the labels y (n,) among the sorted `classes`.
 
@@ -145,3 +173,33 @@ def label_codes(y: ArrayLike, classes: NDArray) -> NDArray[np.intp]:
             raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
         raise ValueError(f"y must hold labels among classes={tuple(classes.tolist())!r}, found others")
     return np.searchsorted(classes, y)
+
+
+def validate_records(estimator, X, y, **options):
+    """scikit-learn's `validate_data` for private records: no error repeats what stands in a cell.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    X : array (n, d)
+    y : array (n,)
+    options
+        As for `validate_data`.
+
+    Raises
+    ------
+    ValueError
+        As `validate_data`.
+
+    >>> from sklearn.linear_model import LinearRegression
+    >>> validate_records(LinearRegression(), [["3 children"]], [1], dtype=float)
+    Traceback (most recent call last):
+        ...
+    ValueError: X and y must hold numbers, found entries that are none
+    """
+    try:
+        return validate_data(estimator, X, y, **options)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+    raise ValueError("X and y must hold numbers, found entries that are none")

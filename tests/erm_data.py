@@ -49,7 +49,8 @@ def weights_of(codes, n_classes=2):
 def parameters(model):
     """The released beta (d,) or C (K - 1, d), from the released coefficients."""
     if model.fit_intercept:
-        beta = math.sqrt(2) * np.column_stack([model.coef_, model.intercept_ / model.radius])
+        a = model.intercept_scaling
+        beta = math.sqrt(1 + a**2) * np.column_stack([model.coef_, model.intercept_ / (a * model.radius)])
     else:
         beta = model.coef_
     return beta[0] if len(beta) == 1 else erm.zero_sum_basis(len(beta)) @ beta
@@ -58,7 +59,7 @@ def parameters(model):
 def recovered_noise(model, X, y, weights=None):
     """The noise b of objective perturbation: minus n times the gradient of the risk at the released coefficients."""
     n, loss, regularization = model.n_records or len(X), model._loss(), model.total_regularization_
-    rows = erm.design_matrix(X, radius=model.radius, fit_intercept=model.fit_intercept)
+    rows = model._rows(X)
     beta, codes = parameters(model), np.searchsorted(model.classes_, y)
     if beta.ndim == 2:
         slope = softmax_gradient(beta, rows, codes, regularization, np.zeros_like(beta), weights, n)

@@ -20,7 +20,10 @@ LINEAR = {
     "class_weight": None,
     "bounds": None,
     "counts_share": 0.1,
+    "prior": None,
 }
+GEOMETRY = {"intercept_scaling": 1.0, "rows": "clip", "center": None}
+PERTURBATION = LINEAR | GEOMETRY | {"tol": 5e-7, "delta": 0.0, "noise": "auto", "blocks": None}
 SCALED = LINEAR | {
     "delta": 1e-6,
     "step": 1.0,
@@ -29,7 +32,6 @@ SCALED = LINEAR | {
     "center": None,
     "penalty": "l2",
     "box": 10.0,
-    "prior": None,
 }
 FEATURES = {"n_frequencies": 100, "kernel": "gaussian", "gamma": 1.0, "paired": True, "random_state": None}
 SEARCH = {"epsilon": 1.0, "held_out": 0.2, "mistake_costs": None, "classes": (0, 1), "random_state": None}
@@ -51,9 +53,9 @@ MARGINALS = SYNTHESIS | {
 }
 PRIVATE_ONLY = ("epsilon", "random_state", "neighbouring", "n_records", "counts_share")
 DEFAULTS = {
-    "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY} | {"tol": 1e-9},
-    "ObjectivePerturbationClassifier": LINEAR | {"tol": 5e-7, "delta": 0.0, "raise_regularization": True},
-    "OutputPerturbationClassifier": LINEAR | {"tol": 5e-7, "delta": 0.0},
+    "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY} | GEOMETRY | {"tol": 1e-9},
+    "ObjectivePerturbationClassifier": PERTURBATION | {"raise_regularization": True},
+    "OutputPerturbationClassifier": PERTURBATION,
     "DPGradientDescentClassifier": SCALED | {"n_steps": 100, "sample_rate": None, "clip": "row", "average": 0.0},
     "DPCoordinateDescentClassifier": SCALED | {"sweeps": 20, "clip": "row", "order": "shuffled", "average": 0.5},
     "DPGreedyCoordinateClassifier": SCALED | {"n_steps": 10, "selection": "gumbel", "selection_share": 0.5},
@@ -104,6 +106,28 @@ DEFAULTS = {
         "voting": "hard",
         "composition": "basic",
         "public_labels": False,
+        "classes": (0, 1),
+        "neighbouring": REPLACE_ONE,
+        "n_records": None,
+        "random_state": None,
+    },
+    "PrivateLogisticRegression": {
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "bounds": None,
+        "objective": "balanced_accuracy",
+        "regularization": "auto",
+        "intercept_scaling": 0.1,
+        "rows": "unit",
+        "center": None,
+        "noise": "auto",
+        "blocks": None,
+        "frame_share": 0.0,
+        "counts_share": 0.1,
+        "threshold_share": 0.3,
+        "mistake_costs": None,
+        "expected_auc": 0.8,
+        "target_recall": 0.9,
         "classes": (0, 1),
         "neighbouring": REPLACE_ONE,
         "n_records": None,

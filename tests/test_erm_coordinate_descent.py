@@ -25,11 +25,14 @@ from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
+    Sensitivity,
     audit_estimator,
     event_epsilon,
+    exponential,
     exponential_probabilities,
     gaussian_mu,
     neighbouring_data,
+    report_noisy_max,
 )
 
 UNLIKELY = 1e-8  # some thirty p-values in this file
@@ -203,7 +206,7 @@ def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monk
         counts.append(epsilon)
         return real(codes, classes, epsilon, neighbouring, np.random.default_rng(0))
 
-    monkeypatch.setattr("helpers.erm.scaling.class_counts", counted)
+    monkeypatch.setattr("helpers.erm.perturbation.class_counts", counted)
     X, y = simulated(60, 2)
     model = DPCoordinateDescentClassifier(
         epsilon=2.0, delta=1e-4, sweeps=5, order=order, scale=scale, prior=prior, bounds=CUBE, scale_share=0.3
@@ -521,6 +524,58 @@ def test_values_of_records_never_make_a_fit_fail(cls):
 def test_bad_parameters(cls, changes, word):
     with pytest.raises(ValueError, match=word):
         cls(**changes).fit(*simulated(30, 2))
+
+
+class Untouchable:
+    """Records that fail the test when they are looked at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} of the records was asked for")
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the records were read")
+
+
+@each
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"steps": 0}, "sweeps|n_steps"),
+        ({"steps": 1.5}, "sweeps|n_steps"),
+        ({"bounds": [[0.0, np.inf], [0.0, 1.0]]}, "bounds must be finite"),
+        ({"bounds": [[0.0, np.nan], [0.0, 1.0]], "scale": "private"}, "bounds must be finite"),
+        ({"bounds": [[1.0, 0.0]]}, "bounds must be finite"),
+        ({"bounds": "box"}, "bounds must be finite"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"center": np.inf}, "center"),
+        ({"scale": [1.0, np.inf]}, "scale"),
+    ],
+    ids=str,
+)
+def test_public_parameters_are_checked_before_any_record(cls, changes, word):
+    steps = "sweeps" if cls is DPCoordinateDescentClassifier else "n_steps"
+    changes = {steps if name == "steps" else name: value for name, value in changes.items()}
+    with pytest.raises(ValueError, match=word):
+        cls(**changes).fit(Untouchable(), Untouchable())
+
+
+@each
+def test_no_feature_is_an_error_and_one_class_is_none(cls):
+    """The number of features is public; which classes there are is not."""
+    with pytest.raises(ValueError, match="0 feature"):
+        cls().fit(np.zeros((20, 0)), np.arange(20) % 2)
+    with pytest.raises(ValueError, match="bounds must have at least one row"):
+        private_second_moments(np.zeros((20, 0)), np.zeros((0, 2)), 1.0)
+    assert cls().fit(np.zeros((20, 1)), np.zeros(20, dtype=int)).classes_.tolist() == [0, 1]
+
+
+def test_a_choice_has_one_sensitivity_for_all_scores():
+    for unequal in (np.array([0.01, 1.0]), [0.01, 1.0]):
+        with pytest.raises(ValueError, match="value must be a finite number"):
+            Sensitivity(unequal, REPLACE_ONE, "linf")
+        for choose in (exponential, report_noisy_max):
+            with pytest.raises(ValueError, match="sensitivity must be a Sensitivity"):
+                choose(Untouchable(), unequal, 1.0, np.random.default_rng(0))
 
 
 def test_bad_parameters_of_one_method():

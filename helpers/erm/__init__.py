@@ -1,12 +1,13 @@
 """Private empirical risk minimisation: linear classifiers with noise in the objective, or on its minimiser.
 
 Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
-solver leaves. Modules: `losses`, `risk` (rows and derivatives), `solver` (minimisers within a certified distance),
-`weighting` (class weights), `calibration` (noise constants), `linear` and `perturbation` (scikit-learn classes),
-`scaling` (features on one scale, public or private) with `gradient_descent`, `coordinate_descent` and `greedy` on it,
-`kernels` (random features), `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive
-classifier from two releases, without an optimiser). Formulas as printed elsewhere, and exact losses, are left to
-`helpers.evidence`.
+solver leaves. Modules: `losses`, `risk` (rows and derivatives), `partitions` (records that memory does not hold),
+`solver` (minimisers within a certified distance), `weighting` (class weights), `calibration` (noise constants),
+`linear` and `perturbation` (scikit-learn classes), `scaling` (features on one scale, public or private) with
+`gradient_descent`, `coordinate_descent` and `greedy` on it,
+`frames` (a private centre and scale), `norms` (the shape of noise), `kernels` (random features), `midpoint` (one
+feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without an optimiser).
+Formulas as printed elsewhere, and exact losses, are left to `helpers.evidence`.
 """
 
 from helpers.erm.calibration import (
@@ -19,6 +20,7 @@ from helpers.erm.calibration import (
     largest_move,
 )
 from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
+from helpers.erm.frames import Standard, private_standard
 from helpers.erm.gradient_descent import DPGradientDescentClassifier
 from helpers.erm.greedy import DPGreedyCoordinateClassifier
 from helpers.erm.kernels import KernelClassifier, RandomFourierFeatures
@@ -26,6 +28,7 @@ from helpers.erm.linear import ERMClassifier
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.midpoint import MidpointClassifier
 from helpers.erm.moments import PrivateMomentClassifier
+from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
 from helpers.erm.scaling import private_second_moments
@@ -37,6 +40,7 @@ __all__ = [
     "LOGISTIC",
     "UNWEIGHTED",
     "Calibration",
+    "Chunks",
     "DPCoordinateDescentClassifier",
     "DPGradientDescentClassifier",
     "DPGreedyCoordinateClassifier",
@@ -51,6 +55,7 @@ __all__ = [
     "RandomFourierFeatures",
     "Softmax",
     "Solution",
+    "Standard",
     "Weighting",
     "balanced_weights",
     "calibrate",
@@ -65,6 +70,8 @@ __all__ = [
     "minimize",
     "minimize_softmax",
     "private_second_moments",
+    "private_standard",
+    "read_parquet",
     "signed_rows",
     "zero_sum_basis",
 ]

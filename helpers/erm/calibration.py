@@ -17,6 +17,7 @@ from helpers.erm.losses import LOGISTIC
 from helpers.erm.weighting import UNWEIGHTED
 
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
+_SMALLEST = 1e-300  # a penalty that is raised to what the calibration asks for
 _NOTHING_LEFT = (
     "epsilon must exceed what the Jacobian costs when regularization may not be raised, got {!r}; "
     "raise epsilon, regularization or n_records"
@@ -228,11 +229,22 @@ def largest_move(*, n_records, regularization, radius=1.0, loss=LOGISTIC, weight
     return weighting.mass * loss.steepness * radius / (n_records * regularization)
 
 
-def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest_norm=10.0) -> float:
+def default_regularization(
+    n_records,
+    dimension,
+    epsilon,
+    *,
+    delta=0.0,
+    radius=1.0,
+    largest_norm=10.0,
+    loss=LOGISTIC,
+    weighting=UNWEIGHTED,
+) -> float:
     """A penalty that needs no private data: pure noise moves the coefficients by largest_norm/R on average.
 
-    Without a signal the minimiser is -b/(n lambda), and b has mean length 2 R d / epsilon at the noise rate of the
-    calibration without weights or with balanced ones.
+    Without a signal the minimiser is -b/(n lambda). At the rate of a penalty where the Jacobian is free b has mean
+    length mass steepness R d / epsilon, which is 2 R d / epsilon for the logistic loss without weights or with balanced
+    ones; Gaussian noise, sqrt(d) standard deviations.
 
     Parameters
     ----------
@@ -244,6 +256,10 @@ def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest
         R, public bound on a record's norm.
     largest_norm : float
         Of the coefficients times R, above 0.
+    delta : float
+        0, or in (0, 1) for Gaussian noise.
+    loss, weighting
+        As in `calibrate`.
 
     >>> default_regularization(1000, 10, 1.0)
     0.002
@@ -253,7 +269,11 @@ def default_regularization(n_records, dimension, epsilon, *, radius=1.0, largest
     epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
     radius = check_real("radius", radius, low=0, inclusive="neither")
     largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
-    return 2 * dimension * radius**2 / (largest_norm * n_records * epsilon)
+    if check_real("delta", delta, low=0, high=1, inclusive="low") > 0:
+        problem = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
+        scale = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting).noise_scale
+        return math.sqrt(dimension) * scale * radius / (largest_norm * n_records)
+    return weighting.mass * loss.steepness * dimension * radius**2 / (largest_norm * n_records * epsilon)
 
 
 def _largest_ratio(epsilon, loss, weighting) -> float:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.checks import check_boolean, check_choice, check_integer, check_real, validate_records
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.privacy import PrivateMixin, check_random_state, child_state
 
@@ -146,7 +146,7 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3, with a bound that its features keep.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([1, 0, 0, 1])
-    >>> KernelClassifier(epsilon=200.0, random_state=0).fit(X, y).predict(X)
+    >>> KernelClassifier(epsilon=600.0, random_state=0).fit(X, y).predict(X)
     array([1, 0, 0, 1])
     """
 
@@ -179,7 +179,7 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         features._check_parameters()
         learner = self._learner()
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         features.fit(np.zeros((1, X.shape[1])))  # of the records only their width counts
         secret = child_state(self.random_state, self._noise_generator(X, y))
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)

@@ -6,26 +6,39 @@ records (finite numbers, declared labels). Standardising features and choosing p
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
 from scipy.special import softmax as softmax_probabilities
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_boolean, check_choice, check_classes, check_real, label_codes
+from helpers.checks import (
+    check_boolean,
+    check_bounds,
+    check_choice,
+    check_classes,
+    check_real,
+    label_codes,
+    validate_records,
+)
 from helpers.data import into_ball
 from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
-from helpers.erm.risk import design_matrix
-from helpers.erm.solver import Solution, minimize, minimize_softmax
+from helpers.erm.partitions import LocalTable, Table, gathered, is_dask, is_large, is_partitioned, pieces, table
+from helpers.erm.risk import Block, Rows, design_matrix, factored_rows
+from helpers.erm.solver import Solution, minimize_table
 from helpers.erm.weighting import class_weights
 
 _LOSSES = ("logistic", "huber")
 _LARGEST_RADIUS = 1e100
 _LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more
 _LARGEST_TABLE = 10**15
+_LARGEST_CENTER = 1e100
+_PRIORS = (None, "offset")
+_ROWS = ("clip", "unit")
 
 
 class Records(NamedTuple):
@@ -33,17 +46,17 @@ class Records(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray (m, d)
-        Feature vectors inside the ball.
+    rows : ndarray (m, d), or Table
+        Feature vectors inside the ball; a table where there are many, or where they come in parts.
     codes : ndarray (m,) of int
-        Classes 0..K-1.
+        Classes 0..K-1; None with a table, which has them.
     multiplicity : ndarray (m,) of int64, or None if every row is one record.
     divisor : int
         The number that divides the sum of the losses.
     """
 
-    rows: np.ndarray
-    codes: np.ndarray
+    rows: np.ndarray | Table
+    codes: np.ndarray | None
     multiplicity: np.ndarray | None
     divisor: int
 
@@ -53,6 +66,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     itself."""
 
     _class_weights_allowed = (None, "balanced")
+    # Of those that have no such parameters:
+    intercept_scaling = 1.0
+    rows = "clip"
+    center = None
+    prior = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -63,7 +81,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """Scores (n,), positive for the second class; with more classes (n, K)."""
         check_is_fitted(self)
         X = self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
-        rows = design_matrix(X, radius=self.radius, fit_intercept=False)
+        rows = design_matrix(X, **(self._geometry() | {"fit_intercept": False}))
         scores = rows @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -85,12 +103,17 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_real("regularization", self.regularization, low=0, inclusive="neither")
         check_real("radius", self.radius, low=1 / _LARGEST_RADIUS, high=_LARGEST_RADIUS)
         check_boolean("fit_intercept", self.fit_intercept)
+        # An offset over a smaller constant is a coefficient so large that it lacks the digits of the solver's share.
+        check_real("intercept_scaling", self.intercept_scaling, low=1e-3, high=1e3)
+        check_choice("rows", self.rows, _ROWS)
+        public_center(self.center, np.size(self.center))
         check_choice("loss", self.loss, _LOSSES)
         huber(self.h)  # says so if h is out of range
         check_classes(self.classes)
         if self.loss == "huber" and len(self.classes) > 2:
             raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
         self._check_class_weight()
+        self._check_prior()
         self._check_condition(self.regularization)
 
     def _check_condition(self, regularization):
@@ -114,23 +137,28 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             allowed = ", ".join(repr(choice) for choice in self._class_weights_allowed)
             raise ValueError(f"class_weight must be a dict or one of {allowed}, got {self.class_weight!r}")
 
-    def _check_bounds(self, n_features):
-        if self.bounds is None:
+    def _check_prior(self):
+        if check_choice("prior", self.prior, _PRIORS) is None:
             return
-        bounds = np.asarray(self.bounds, dtype=float)
-        if bounds.shape != (n_features, 2) or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
-            raise ValueError(f"bounds must be finite, of shape ({n_features}, 2), the lower one first")
-        # Beyond this, arithmetic would fail for some records and not for others.
-        widths = bounds[:, 1] / 2 - bounds[:, 0] / 2
-        if np.abs(bounds).max() > 1e150 or (widths[widths > 0] < 1e-150).any():
-            raise ValueError("bounds must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
+        if self.class_weight in ("balanced", "private"):
+            raise ValueError(f"prior must be None with class_weight={self.class_weight!r}: such classes weigh the same")
+        if isinstance(self.class_weight, dict) and min(self.class_weight.values()) == 0:
+            raise ValueError(f"class_weight must be above 0 with a prior, got {self.class_weight!r}")
 
     def _records(self, X, y, multiplicity, n_records=None) -> Records:
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
         # A number of records that is given need not be that of the rows, which can then be private and 0.
         fewest = 1 if n_records is None else 0
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        self._check_bounds(X.shape[1])
+        if self._takes_parts:
+            X = gathered(X)
+        if self._takes_parts and is_partitioned(X):
+            self.n_features_in_ = X.shape[1]
+        else:
+            X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        if self.bounds is not None:
+            check_bounds(self.bounds, X.shape[1])
+        if self._takes_parts and (is_partitioned(X) or is_large(X)):
+            return self._table_records(X, y, multiplicity, n_records)
         multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
         self.classes_ = np.unique(self.classes)
         codes = label_codes(y, self.classes_)
@@ -139,12 +167,41 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
         return Records(rows, codes, multiplicity, n_records)
 
+    def _table_records(self, X, y, multiplicity, n_records) -> Records:
+        if multiplicity is not None and not is_dask(multiplicity):
+            multiplicity = check_multiplicity(multiplicity, X.shape[0])
+        self.classes_ = np.unique(self.classes)
+        unfitted = clone(self)
+        if hasattr(self, "random_state"):
+            unfitted.random_state = None  # the seed is no concern of a worker
+        rows = table(X, y, multiplicity, self.classes_, partial(_made_rows, unfitted))
+        if n_records is None and len(rows) == 0:
+            raise ValueError("X must have one or more records, got 0 sample(s)")
+        return Records(rows, None, None, int(rows.sizes.sum()) if n_records is None else n_records)
+
+    @property
+    def _takes_parts(self) -> bool:
+        """Whether records may come in parts: rows of one's own are written out."""
+        return type(self)._rows is LinearClassifier._rows
+
     def _rows(self, X) -> np.ndarray:
         """Feature vectors (m, d) from checked X."""
-        return design_matrix(self._mapped(X), radius=self.radius, fit_intercept=self.fit_intercept)
+        return design_matrix(self._mapped(X), **self._geometry())
+
+    def _geometry(self) -> dict:
+        """What `design_matrix` has to know."""
+        return {name: getattr(self, name) for name in ("radius", "fit_intercept", "intercept_scaling", "rows")}
 
     def _mapped(self, X) -> np.ndarray:
-        return X if self.bounds is None else into_ball(X, np.asarray(self.bounds, dtype=float), radius=self.radius)
+        center = public_center(self.center, X.shape[1])
+        if self.bounds is None:
+            return X if center is None else np.clip(X, -_LARGEST_CENTER, _LARGEST_CENTER) - center
+        bounds = np.asarray(self.bounds, dtype=float)
+        if center is not None:
+            X = np.clip(X, *bounds.T)
+            reach = np.maximum(bounds[:, 1] - center, center - bounds[:, 0])
+            bounds = np.column_stack([center - reach, center + reach])
+        return into_ball(X, bounds, radius=self.radius)
 
     def _weights(self, records) -> np.ndarray | None:
         """Weights (K,) of the classes, public or from the data's own counts; None if all are 1."""
@@ -154,6 +211,23 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             return np.array([float(self.class_weight[label]) for label in self.classes_.tolist()])
         counts = class_sizes(records, len(self.classes_))
         return class_weights(counts if counts.any() else np.ones(len(counts)))  # without records they weigh nothing
+
+    def _offset(self, sizes, weights) -> float | np.ndarray:
+        """Log-odds of the second of two classes, or log shares (K,) that add up to 0, from sizes of at least 1."""
+        logs = np.log(sizes if weights is None else sizes * weights)
+        return float(logs[1] - logs[0]) if len(logs) == 2 else logs - logs.mean()
+
+    def _anchor(self) -> np.ndarray:
+        """Coefficients that the penalty pulls to: those whose scores are the offset for every record.
+
+        A score b0 + z'beta with a penalty on beta is z'u, u = beta + b0/c along the constant feature c, with a penalty
+        on u minus that. So an offset inside the loss is a linear term, and neither slope nor bend of a record sees it.
+        """
+        constant = self.intercept_scaling * self.radius / math.sqrt(1 + self.intercept_scaling**2)
+        offset = self.offset_ if np.ndim(self.offset_) == 0 else zero_sum_basis(len(self.offset_)) @ self.offset_
+        anchor = np.zeros((*np.shape(offset), self.n_features_in_ + 1))
+        anchor[..., -1] = offset / constant
+        return anchor.ravel()
 
     def _loss(self):
         """The loss, or its constants where there are more than two classes."""
@@ -167,15 +241,17 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
         """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n."""
-        weights = row_weights(records, weights)
-        linear, n, loss = noise / records.divisor, records.divisor, self._loss()
-        accuracy = {"distance": distance, "weights": weights, "n_records": n, "longest": float(self.radius)}
+        linear, n, loss, rows = noise / records.divisor, records.divisor, self._loss(), records.rows
+        if self.prior is not None:
+            linear = linear - regularization * self._anchor()
         if isinstance(loss, Softmax):
             linear = linear.reshape(loss.n_classes - 1, -1)
-            return minimize_softmax(records.rows, records.codes, loss.n_classes, regularization, linear, **accuracy)
-        signed = records.rows
-        signed *= (2.0 * records.codes - 1)[:, None]
-        return minimize(signed, loss, regularization, linear, **accuracy)
+        total_weight = np.sum(class_sizes(records, len(self.classes_)) * (1.0 if weights is None else weights))
+        if not isinstance(rows, Table):
+            block = Block(Rows(rows), records.codes, row_weights(records, None))
+            rows = LocalTable(pieces(block), *rows.shape)
+        sizes = {"n_records": n, "mean_weight": float(total_weight) / n, "longest": float(self.radius)}
+        return minimize_table(rows, loss, regularization, linear, distance=distance, class_weights=weights, **sizes)
 
     def _store(self, beta):
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
@@ -183,8 +259,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             beta = zero_sum_basis(len(self.classes_)).T @ beta
         beta = np.atleast_2d(beta)
         if self.fit_intercept:
-            self.coef_ = beta[:, :-1] / np.sqrt(2)
-            self.intercept_ = beta[:, -1] * self.radius / np.sqrt(2)
+            longest = np.sqrt(1 + self.intercept_scaling**2)
+            self.coef_ = beta[:, :-1] / longest
+            self.intercept_ = beta[:, -1] * self.intercept_scaling * self.radius / longest
         else:
             self.coef_, self.intercept_ = beta, np.zeros(len(beta))
 
@@ -198,8 +275,8 @@ class ERMClassifier(LinearClassifier):
     """Regularised linear classification of records inside a ball, without privacy.
 
     Minimises (1/n) sum w_i loss(s_i z_i'beta) + (regularization/2) ||beta||^2, where x is shortened to norm `radius`
-    and z = [x, radius] / sqrt(2) with an intercept, z = x without. Rows are shortened at prediction too. More than two
-    classes: the softmax loss, with scores that add up to zero.
+    and z = [x, a radius] / sqrt(1 + a^2) with an intercept, z = x without. Rows are shortened at prediction too. More
+    than two classes: the softmax loss, with scores that add up to zero.
 
     Parameters
     ----------
@@ -222,9 +299,24 @@ class ERMClassifier(LinearClassifier):
         dict maps every label to a weight in [0, 1].
     bounds : array (d, 2), optional
         Public bounds of the features: X is mapped into the ball by them (`helpers.data.into_ball`).
+    intercept_scaling : float
+        a in [1e-3, 1e3], the size of the constant feature beside the longest row. The larger it is, the less the
+        intercept is regularised, and the shorter are all rows beside it.
+    rows : {"clip", "unit"}
+        "unit": rows shorter than `radius` are lengthened to it.
+    center : float or array (d,), optional
+        Public: what is subtracted from X before rows are measured. By default the middle of the bounds, or 0.
+    prior : {"offset"} or None
+        "offset": the log-odds of the classes (times their weights) stand inside the loss, and what is penalised is the
+        distance from them. A strong penalty then leaves the share of each class, and not a score of 0, which with a
+        rare class would turn the other coefficients into minus the mean of the common one. Needs an intercept.
 
     Attributes
     ----------
+    offset_ : float or ndarray (K,)
+        Inside `intercept_`: log-odds of the second class, or log shares that add up to 0; 0 without a prior. Scores
+        above 0 make the fewest mistakes, scores above `offset_` the largest balanced accuracy, where the model is
+        right.
     coef_ : ndarray (1, d) or (K, d); intercept_ : ndarray (1,) or (K,)
         In the units of the shortened rows: decision = coef_ x + intercept_.
     classes_ : ndarray (K,); n_features_in_ : int
@@ -252,6 +344,10 @@ class ERMClassifier(LinearClassifier):
         h=0.5,
         class_weight=None,
         bounds=None,
+        intercept_scaling=1.0,
+        rows="clip",
+        center=None,
+        prior=None,
     ):
         self.regularization = regularization
         self.radius = radius
@@ -262,22 +358,88 @@ class ERMClassifier(LinearClassifier):
         self.h = h
         self.class_weight = class_weight
         self.bounds = bounds
+        self.intercept_scaling = intercept_scaling
+        self.rows = rows
+        self.center = center
+        self.prior = prior
 
     def fit(self, X, y, multiplicity=None):
-        """Fit to X (m, d), labels y (m,) and, where rows stand for several equal records, their numbers (m,)."""
+        """Fit to X (m, d), labels y (m,) and, where rows stand for several equal records, their numbers (m,).
+
+        They may be arrays, memory maps, `Chunks` or Dask collections (`helpers.erm.partitions`).
+        """
         self._check_parameters()
         check_real("tol", self.tol, low=0, high=1, inclusive="neither")
+        check_intercept(self)
         records = self._records(X, y, multiplicity)
-        none = np.zeros(self._size(records))
+        none, weights = np.zeros(self._size(records)), self._weights(records)
+        sizes = np.maximum(class_sizes(records, len(self.classes_)), 1)
+        self.offset_ = 0.0 if self.prior is None else self._offset(sizes, weights)
         regularization, distance = float(self.regularization), self.tol / self.radius
-        solution = self._minimiser(records, self._weights(records), regularization, none, distance)
+        solution = self._minimiser(records, weights, regularization, none, distance)
         self._store(solution.beta)
         self.gradient_norm_, self.n_iter_ = solution.gradient_norm, solution.n_iter
         return self
 
 
+def check_intercept(model) -> None:
+    """Refuse an offset without the constant feature that carries it.
+
+    Raises
+    ------
+    ValueError
+        `prior` without `fit_intercept`.
+    """
+    if model.prior is not None and not model.fit_intercept:
+        raise ValueError(f"prior must be None with fit_intercept=False, got {model.prior!r}")
+
+
+def public_center(center, n_features) -> np.ndarray | None:
+    """The public centre of the features as an array (d,); None where it is left to the bounds.
+
+    Raises
+    ------
+    ValueError
+        Neither a finite number nor `n_features` of them, or beyond 1e100.
+
+    >>> public_center(0.5, 2).tolist()
+    [0.5, 0.5]
+    """
+    if center is None:
+        return None
+    try:
+        center = np.asarray(center, dtype=float)
+    except (TypeError, ValueError):
+        center = np.empty((0, 0))
+    fits = center.ndim == 0 or center.shape == (n_features,)
+    if not fits or not (np.abs(center) <= _LARGEST_CENTER).all():
+        raise ValueError(f"center must be a finite number or {n_features} of them, one a feature")
+    return np.broadcast_to(center, n_features)
+
+
+def _made_rows(unfitted, X) -> Rows:
+    """Rows of some of the records, by the public parameters of an estimator."""
+    return factored_rows(unfitted._mapped(X), **unfitted._geometry())
+
+
+def record_codes(records, n_classes) -> np.ndarray:
+    """The class of every record, written out by multiplicity; of a table in order of the classes."""
+    if isinstance(records.rows, Table):
+        return np.repeat(np.arange(n_classes, dtype=np.min_scalar_type(n_classes)), records.rows.sizes)
+    return records.codes if records.multiplicity is None else np.repeat(records.codes, records.multiplicity)
+
+
+def identity(records) -> tuple:
+    """What tells the records from others, for noise that is keyed by an integer: arrays, or the hashes of a table."""
+    if isinstance(records.rows, Table):
+        return (records.rows.shape, records.rows.fingerprint())
+    return tuple(part for part in (records.rows, records.codes, records.multiplicity) if part is not None)
+
+
 def class_sizes(records, n_classes) -> np.ndarray:
     """Number of records (K,) of each class, as int64."""
+    if isinstance(records.rows, Table):
+        return records.rows.sizes
     numbers = np.ones(len(records.codes), np.int64) if records.multiplicity is None else records.multiplicity
     sizes = np.zeros(n_classes, np.int64)
     np.add.at(sizes, records.codes, numbers)

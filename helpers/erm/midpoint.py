@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_real, label_codes
+from helpers.checks import check_choice, check_real, label_codes, validate_records
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivateMixin, Release, Sensitivity, check_random_state, gaussian
 
 COUNTS = ("private", "public")
@@ -100,7 +100,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Release the means of X (n, 1) with labels y (n,), and set the threshold; returns self."""
         self._check_parameters()
-        X, y = validate_data(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
+        X, y = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
         if X.shape[1] != 1:
             raise ValueError(f"X must have one feature, got {X.shape[1]}")
         codes = label_codes(y, _CLASSES)

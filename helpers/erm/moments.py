@@ -35,7 +35,7 @@ from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_real, label_codes
+from helpers.checks import check_choice, check_real, label_codes, validate_records
 from helpers.data.domain import Domain, check_labels
 from helpers.erm.losses import zero_sum_basis
 from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
@@ -174,7 +174,7 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        X, y = validate_data(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         domain = self._public_domain(X.shape[1])
         label_codes(y, np.array(domain.classes))
         rng, codes = self._noise_generator(X, y), domain.encode(X, y)

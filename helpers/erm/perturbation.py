@@ -2,9 +2,11 @@
 
 Both theorems are about exact minimisers, and a solver only comes close. So a share `tol` of epsilon pays for the
 distance between the two, and epsilon is what the *released* coefficients have. What double arithmetic adds is not in it
-(`EXACT_REALS` in `guarantee_.assumes`): measured against extended precision, rounding moves the minimisers of tables of
-10^3 to 10^6 records by less than 3e-15 / radius, which the noise below hides for some 1e-8 of epsilon, and releases are
-rounded to a public grid (`helpers.privacy.to_grid`).
+(`EXACT_REALS` in `guarantee_.assumes`), but no solver is asked for more digits than there are. A computed gradient is
+off by some units in the last place of R w, w the largest weight of a record, and where the data have no curvature of
+their own the minimiser by that over the penalty: 10 units at most in tables of 3e5 near-collinear records compared with
+50 digits, where `_ROUNDING` allows 32. Releases are rounded to a public grid
+(`helpers.privacy.to_grid`).
 
 Objective perturbation with approximate minima
     Let beta*(D, b) be the exact minimiser for data D and noise b, and let its law be (e, delta)-DP. Let beta~(D, b) be
@@ -14,30 +16,32 @@ Objective perturbation with approximate minima
     P(beta~ + u in A) and P(beta* + u in A); and beta* + u, post-processing of beta*, is (e, delta)-DP. So P(beta~ + u
     in A) <= e^{r rho} P(beta* + u in A) <= e^{r rho} (e^e P'(beta* + u in A) + delta) <= e^{e + 2 r rho} P'(beta~ + u
     in A) + e^{r rho} delta. With e = (1 - tol) epsilon and r = tol epsilon / (2 rho) the sum is epsilon. Here rho = tol
-    w / (2 R), hence r = epsilon R / w and u has the mean length w d / (epsilon R), whatever tol is; the constant w =
-    4e-7 makes it invisible in any score.
+    s / (2 R), so that u has the mean length s d / (epsilon R), whatever tol is, and the constant s = 4e-7 makes it
+    invisible in any score; or rho is what rounding leaves, if that is more, and u is some 1e-14 n / tol times as long
+    as the objective's noise. With more than 10^7 records a larger tol is better.
 Output perturbation with approximate minima
     Exact minimisers of neighbours are within S = `largest_move` of each other, approximate ones within S + 2 rho, so
     noise at the rate epsilon / (S + 2 rho) gives epsilon. With rho = tol S / (2 (1 - tol)) that is the rate (1 - tol)
-    epsilon/S. Gaussian noise of standard deviation (S + 2 rho) / mu is a Gaussian mechanism of parameter mu, and
-    (epsilon, delta)-DP where that is: the solver costs no epsilon then, and makes the noise 1 / (1 - tol) times as
-    large.
+    epsilon/S (and rho is what rounding leaves, if that is more). Gaussian noise of standard deviation (S + 2 rho) / mu
+    is a Gaussian mechanism of parameter mu, and (epsilon, delta)-DP where that is: the solver costs no epsilon then,
+    and makes the noise 1 / (1 - tol) times as large.
 
 Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian noise); the pure version is proved here.
 """
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from dp_accounting import GaussianDpEvent
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.checks import check_boolean, check_bounds, check_choice, check_integer, check_real
 from helpers.constructors import SharedParameters
 from helpers.erm.calibration import calibrate, calibrate_gaussian, gaussian_jacobian_cost, largest_move
-from helpers.erm.linear import LinearClassifier
+from helpers.erm.linear import LinearClassifier, check_intercept, identity, record_codes
+from helpers.erm.norms import RowPolytope, check_blocks, simplex_rows, surface_rows
 from helpers.erm.weighting import balanced_weights, class_weights, fixed_weights
 from helpers.privacy import (
     ADD_REMOVE,
@@ -54,7 +58,8 @@ from helpers.privacy import (
     to_grid,
 )
 
-_BLUR = 4e-7  # w: the mean length of u is this times d / (epsilon R)
+_BLUR = 4e-7  # s: the mean length of u is this times d / (epsilon R)
+_ROUNDING = 32 * 2.0**-52  # of a gradient, over the largest pull of a record
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
 
@@ -134,6 +139,7 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         class_weight=None,
         bounds=None,
         counts_share=0.1,
+        prior=None,
     ):
         self.epsilon = epsilon
         self.regularization = regularization
@@ -148,6 +154,7 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         self.class_weight = class_weight
         self.bounds = bounds
         self.counts_share = counts_share
+        self.prior = prior
 
     def fit(self, X, y, multiplicity=None):
         """Fit privately.
@@ -155,6 +162,8 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         Parameters
         ----------
         X : array (m, d)
+            Or, for objective and output perturbation, a memory map, `Chunks` or a Dask collection: records that memory
+            does not hold (`helpers.erm.partitions`).
         y : array (m,)
         multiplicity : array (m,) of int, optional
             How many equal records each row stands for, at least 1: the same mechanism as for the table written out, and
@@ -168,13 +177,14 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         self._forget()
         budget = self._budget()
         records = self._records(X, y, multiplicity, self.n_records)
-        parts = (records.rows, records.codes, records.multiplicity)
-        rng = self._noise_generator(*(part for part in parts if part is not None))
+        rng = self._noise_generator(*(() if self.random_state is None else identity(records)))
         weights, counted = self._released_weights(records, budget.counts, rng)
         weighting = self._weighting(weights)
         beta, guarantee = self._released(records, weights, weighting, budget, rng)
         self._store(beta)
-        self.guarantee_ = guarantee if counted is None else compose([counted, guarantee])
+        guarantee = guarantee if counted is None else compose([counted, guarantee])
+        where = getattr(records.rows, "assumes", ())
+        self.guarantee_ = replace(guarantee, assumes=(*guarantee.assumes, *where)) if where else guarantee
         if weights is not None and self.class_weight != "balanced":
             self.class_weight_ = weights
         return self
@@ -195,16 +205,26 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         check_real("counts_share", self.counts_share, low=0, high=1, inclusive="neither")
 
     def _budget(self, tol=0.0) -> Budget:
-        counts = self.counts_share * self.epsilon if self.class_weight == "private" else 0.0
+        counted = self.class_weight == "private" or self.prior is not None
+        counts = self.counts_share * self.epsilon if counted else 0.0
         return Budget(counts, self.epsilon - counts, tol)
 
     def _released_weights(self, records, epsilon, rng):
-        """Weights (K,) of the classes, and the guarantee of what was paid for them (None: nothing)."""
-        if self.class_weight != "private":
+        """Weights (K,) of the classes, and the guarantee of the counts that were paid for (None: none).
+
+        Sets `offset_`: the counts pay for the one or the other.
+        """
+        self.offset_ = 0.0
+        if self.class_weight != "private" and self.prior is None:
             return self._weights(records), None
-        codes = records.codes if records.multiplicity is None else np.repeat(records.codes, records.multiplicity)
+        codes = record_codes(records, len(self.classes_))
         released = class_counts(codes, range(len(self.classes_)), epsilon, self.neighbouring, rng)
-        return class_weights(np.maximum(released.value, 1.0)), released.guarantee
+        sizes = np.maximum(released.value, 1.0)
+        if self.prior is None:
+            return class_weights(sizes), released.guarantee
+        weights = self._weights(records)
+        self.offset_ = self._offset(sizes, weights)
+        return weights, released.guarantee
 
     def _weighting(self, weights):
         if self.class_weight == "balanced":
@@ -222,12 +242,98 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             "set of labels public",
             *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
             *(("feature bounds public",) if self.bounds is not None else ()),
+            *(("centre of the features public",) if self.center is not None else ()),
             EXACT_REALS,
             *noise_assumptions(rng),
         )
 
 
-class ObjectivePerturbationClassifier(PrivateLinearClassifier):
+class PerturbationClassifier(PrivateLinearClassifier):
+    """Rows, noise and the solver's share of both perturbations. Not for use by itself."""
+
+    _noises = ("auto", "ball", "gaussian")
+
+    def __init__(
+        self,
+        tol=5e-7,
+        delta=0.0,
+        intercept_scaling=1.0,
+        rows="clip",
+        center=None,
+        noise="auto",
+        blocks=None,
+        **shared,
+    ):
+        super().__init__(**shared)
+        self.tol = tol
+        self.delta = delta
+        self.intercept_scaling = intercept_scaling
+        self.rows = rows
+        self.center = center
+        self.noise = noise
+        self.blocks = blocks
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_real("tol", self.tol, low=1e-12, high=0.5, inclusive="low")
+        check_real("delta", self.delta, low=0, high=1, inclusive="low")
+        check_intercept(self)
+        self._check_noise()
+        self._check_blocks()
+
+    def _check_noise(self):
+        if check_choice("noise", self.noise, self._noises) == "auto":
+            return
+        if (self.noise == "gaussian") != (self.delta > 0):
+            needed = "above 0" if self.noise == "gaussian" else "0"
+            raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
+        if self.noise == "cube" and self.bounds is None:
+            raise ValueError("bounds must be given with noise='cube', got None")
+
+    def _check_blocks(self):
+        if self.blocks is None:
+            return
+        if self.bounds is None:
+            raise ValueError("bounds must be given with blocks, got None")
+        check_blocks(self.blocks, len(check_bounds(self.bounds)))
+        if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
+            raise ValueError("blocks must be None with noise='cube' for more than two classes or without an intercept")
+
+    def _mapped(self, X):
+        mapped = super()._mapped(X)
+        if self.blocks is not None:
+            return simplex_rows(mapped, X, check_blocks(self.blocks, X.shape[1]), self.radius)
+        on_surface = self.noise == "cube" and self.rows == "unit"
+        return surface_rows(mapped, self.radius) if on_surface else mapped
+
+    def _geometry(self):
+        # Rows that have their length in the norm of the cube are not to be lengthened once more.
+        return super()._geometry() | ({"rows": "clip"} if self.noise == "cube" else {})
+
+    def _polytope(self) -> RowPolytope:
+        """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
+        corners = np.array(self.bounds, dtype=float).T
+        blocks = () if self.blocks is None else check_blocks(self.blocks, corners.shape[1])
+        for block in blocks:
+            corners[:, list(block)] = np.eye(1, len(block))
+        widths = np.abs(self._rows(corners)).max(axis=0)
+        for block in blocks:
+            widths[list(block)] = widths[block[0]]
+        return RowPolytope(tuple(widths.tolist()), blocks)
+
+    def _assumptions(self, rng):
+        blocks = ("one-hot blocks public",) if self.blocks is not None else ()
+        return (*blocks, *super()._assumptions(rng))
+
+    def _budget(self):
+        return super()._budget(self.tol)
+
+    def _rounding(self, regularization, weighting) -> float:
+        """How far double arithmetic may leave a minimiser from the exact one, from public numbers."""
+        return _ROUNDING * self.radius * weighting.own / regularization
+
+
+class ObjectivePerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise in the objective, weighted by class or not.
 
     The objective of `ERMClassifier` gets a linear term b'beta/n, b of density proportional to exp(-noise_rate
@@ -243,8 +349,8 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         As in `ERMClassifier`.
     tol : float
         In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance 2e-7 tol / radius from the exact
-        minimiser (`helpers.erm.perturbation` has the theorem). A small vector of noise, of mean length 4e-7 d /
-        (epsilon radius), is added to the result.
+        minimiser, or as near as rounding lets it (`helpers.erm.perturbation` has the theorem). A small vector of noise,
+        of mean length 4e-7 d / (epsilon radius) or in proportion to that rounding, is added to the result.
     random_state : None or int
         None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo the privacy,
         and it must not serve two releases on related data (`PrivateMixin`).
@@ -260,21 +366,40 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         0, or in (0, 1) for Gaussian noise and (epsilon, delta)-DP.
     raise_regularization : bool
         Whether more than `regularization` may be used. If not, small budgets are refused.
+    noise : {"auto", "ball", "cube", "gaussian"}
+        Density of b, where "auto" is "gaussian" with `delta` > 0 and "ball" without. "ball": proportional to
+        exp(-noise_rate ||b||). "cube": exp(-noise_rate ||b||_K), K the smallest convex body that holds all rows within
+        `bounds`: without `blocks` a box, which takes 0.58 times the length of noise that the ball does. It needs
+        `bounds` (`helpers.erm.norms` has the theorem). With it rows="unit" lengthens rows to the surface of the box,
+        and those with `blocks`, which lie on it, not at all.
+    blocks : sequence of sequences of int, optional
+        Public one-hot blocks: columns of which one is 1 and the others are 0. Each then counts as one attribute, like a
+        number: its levels are the corners of a regular simplex, and its bounds are not used. Needs `bounds`; noise of
+        the shape "cube" for them is for two classes, with an intercept.
     counts_share : float
-        In (0, 1): the part of epsilon spent on the counts by "private".
+        In (0, 1): the part of epsilon spent on noisy counts of the classes, by "private" weights or a prior. With two
+        classes and replace-one one count is enough, and has half the noise.
+    intercept_scaling, rows, center
+        As in `ERMClassifier`; public, and the proofs see nothing but the length of the rows.
+    prior : {"offset"} or None
+        As in `ERMClassifier`, from the noisy counts: they are released first, and given them the offset is a linear
+        term of the objective that no record enters. Not with weights from counts, under which classes weigh the same.
 
     Attributes
     ----------
     noise_rate_ : float
-        Rate of the noise norm, 1 / (units of radius); with `delta` > 0 there is `noise_scale_` instead.
+        Rate of the noise norm, 1 / (units of radius), for the cube without a unit; with `delta` > 0 there is
+        `noise_scale_` instead.
     total_regularization_ : float
         lambda + Delta.
     epsilon_noise_, epsilon_jacobian_, epsilon_solver_ : float
         How epsilon is split between the noise, the Jacobian determinant and the solver.
+    offset_ : float or ndarray (K,)
+        As in `ERMClassifier`, from noisy counts of at least one record.
     class_weight_ : ndarray (K,)
         The public or privately estimated weights; not there with "balanced", whose weights no guarantee covers.
     guarantee_ : helpers.privacy.Guarantee
-        Of `coef_` and `intercept_` (and `class_weight_`), and of nothing else.
+        Of `coef_` and `intercept_` (and `offset_`, `class_weight_`), and of nothing else.
     coef_, intercept_, classes_, n_features_in_
         As in `ERMClassifier`.
 
@@ -291,6 +416,8 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
     (2.0, 1.0)
     """
 
+    _noises = ("auto", "ball", "cube", "gaussian")
+
     def __init__(
         self,
         epsilon=1.0,
@@ -300,19 +427,12 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         raise_regularization=True,
         **shared,
     ):
-        super().__init__(epsilon=epsilon, regularization=regularization, **shared)
-        self.tol = tol
-        self.delta = delta
+        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
         self.raise_regularization = raise_regularization
 
     def _check_parameters(self):
         super()._check_parameters()
-        _check_tol(self.tol)
-        _check_delta(self.delta)
         check_boolean("raise_regularization", self.raise_regularization)
-
-    def _budget(self):
-        return super()._budget(self.tol)
 
     def _released(self, records, weights, weighting, budget, rng):
         """Coefficients and their guarantee; sets the constants as attributes."""
@@ -324,13 +444,17 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         if delta > 0:
             self.noise_scale_ = constants.noise
             noise = rng.normal(0.0, constants.noise, size)
+        elif self.noise == "cube":
+            self.noise_rate_ = constants.noise * self.radius
+            noise = self._polytope().draw(self.noise_rate_, rng, len(self.classes) - 1).ravel()
         else:
             self.noise_rate_ = constants.noise
             noise = spherical_gamma(size, constants.noise, rng)
-        distance = self.tol * _BLUR / (2 * self.radius)
-        beta = self._minimiser(records, weights, constants.total_regularization, noise, distance).beta
+        total = constants.total_regularization
+        distance = max(self.tol * _BLUR / (2 * self.radius), self._rounding(total, weighting))
+        beta = self._minimiser(records, weights, total, noise, distance).beta
         blur = spherical_gamma(size, budget.solver / (2 * distance), rng).reshape(beta.shape)
-        self.total_regularization_ = constants.total_regularization
+        self.total_regularization_ = total
         self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
         self.epsilon_solver_ = budget.solver
         kept = constants.epsilon <= budget.noise * (1 + 1e-9)
@@ -360,6 +484,8 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         if delta == 0:
             rate, total = calibrate(**problem)
             spent = min(weighting.mass * loss.steepness * self.radius * rate, epsilon)
+            if self.noise == "cube":
+                source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
             return Constants(rate, total, epsilon, spent, epsilon - spent, source)
         # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
         scale, total = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
@@ -367,7 +493,7 @@ class ObjectivePerturbationClassifier(PrivateLinearClassifier):
         return Constants(scale, total, epsilon, epsilon - jacobian, jacobian, f"{source}, Gaussian noise")
 
 
-class OutputPerturbationClassifier(PrivateLinearClassifier):
+class OutputPerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise added to the minimiser.
 
     The minimiser of `ERMClassifier`'s objective moves by at most `largest_move` when one record changes, so noise of
@@ -378,8 +504,10 @@ class OutputPerturbationClassifier(PrivateLinearClassifier):
     Parameters
     ----------
     epsilon, regularization, radius, fit_intercept, random_state, classes, neighbouring, n_records, loss, h, \
-class_weight, bounds, counts_share
+class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, blocks
         As in `ObjectivePerturbationClassifier`.
+    noise : {"auto", "ball", "gaussian"}
+        As there. A cube's norm does not bound how far a minimiser moves (`helpers.erm.norms`).
     tol : float
         In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance tol / (2 - 2 tol) `largest_move` from
         the exact minimiser (`helpers.erm.perturbation` has the theorem). With `delta` > 0 it is a share of the noise.
@@ -417,17 +545,7 @@ class_weight, bounds, counts_share
         delta=0.0,
         **shared,
     ):
-        super().__init__(epsilon=epsilon, regularization=regularization, **shared)
-        self.tol = tol
-        self.delta = delta
-
-    def _check_parameters(self):
-        super()._check_parameters()
-        _check_tol(self.tol)
-        _check_delta(self.delta)
-
-    def _budget(self):
-        return super()._budget(self.tol)
+        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
 
     def _released(self, records, weights, weighting, budget, rng):
         """Coefficients and their guarantee; sets the constants as attributes."""
@@ -439,7 +557,7 @@ class_weight, bounds, counts_share
             loss=self._loss(),
             weighting=weighting,
         )
-        distance = self.tol * move / (2 * (1 - self.tol))
+        distance = max(self.tol * move / (2 * (1 - self.tol)), self._rounding(regularization, weighting))
         beta = self._minimiser(records, weights, regularization, np.zeros(size), distance).beta
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         if self.delta > 0:
@@ -448,15 +566,7 @@ class_weight, bounds, counts_share
             noise, event = rng.normal(0.0, scale, size), GaussianDpEvent(multiplier)
             self.epsilon_solver_, source = 0.0, f"{source}, Gaussian noise"
         else:
-            self.noise_rate_, event = budget.noise / move, None
+            self.noise_rate_, event = budget.learner / (move + 2 * distance), None
             scale, noise = 1 / self.noise_rate_, spherical_gamma(size, self.noise_rate_, rng)
-            self.epsilon_solver_ = budget.solver
+            self.epsilon_solver_ = 2 * distance * self.noise_rate_
         return to_grid(beta + noise.reshape(beta.shape), scale), self._spent(budget, event, rng, source)
-
-
-def _check_tol(tol):
-    check_real("tol", tol, low=1e-12, high=0.5, inclusive="low")
-
-
-def _check_delta(delta):
-    check_real("delta", delta, low=0, high=1, inclusive="low")

@@ -7,6 +7,7 @@ left to the subclasses.
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +15,15 @@ from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.perturbation import Budget, PrivateLinearClassifier
+from helpers.checks import check_bounds, check_choice, check_integer, check_real
+from helpers.erm.linear import public_center
+from helpers.erm.perturbation import PrivateLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
+    Guarantee,
     Release,
     Sensitivity,
-    class_counts,
     gaussian,
     gaussian_multiplier,
     laplace,
@@ -35,7 +37,6 @@ _SMALLEST_REACH = 1e-150
 _BLOCK = 1 << 16  # entries of the table of clipped slopes
 _FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
 _CLIPS = ("row", "coordinate")
-_PRIORS = (None, "offset")
 _PENALTIES = (None, "l1", "l2", "box")
 
 
@@ -93,17 +94,17 @@ def private_second_moments(
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     check_real("epsilon", epsilon, low=0, inclusive="neither")
     check_real("delta", delta, low=0, high=1, inclusive="low")
-    n_records = _divisor(n_records, neighbouring, X)
-    bounds = np.asarray(bounds, dtype=float)
-    if bounds.ndim != 2 or bounds.shape[1] != 2 or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
-        raise ValueError(f"bounds must be finite, of shape (d, 2), the lower one first, got {bounds.tolist()!r}")
+    divisor = public_divisor(n_records, neighbouring, X)
+    bounds = check_bounds(bounds)
+    if not len(bounds):
+        raise ValueError("bounds must have at least one row, one a feature, got none")
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or X.shape[1] != len(bounds):
         raise ValueError(f"X must have {len(bounds)} columns, as many as bounds has rows, got shape {X.shape}")
     if not np.isfinite(X).all():
         raise ValueError("X must hold finite numbers, found NaN or infinity")
     d = len(bounds)
-    box = _box(*bounds.T, _center(center, d))
+    box = _box(*bounds.T, public_center(center, d))
     sums = np.array([column @ column for column in box.rows(X).T])
     if delta > 0:
         change = Sensitivity(math.sqrt(d), neighbouring, "l2")
@@ -113,15 +114,22 @@ def private_second_moments(
         change = Sensitivity(float(d), neighbouring, "l1")
         noisy, guarantee = laplace(sums, change, epsilon, rng)
         spread = math.sqrt(2) * change.value / epsilon
-    return Release(_floored(noisy, n_records, spread), guarantee)
+    return Release(_floored(noisy, divisor, spread), from_bounds(guarantee, n_records))
 
 
-def _divisor(n_records, neighbouring, X) -> int:
+def public_divisor(n_records, neighbouring, X) -> int:
+    """What sums of records are divided by: `n_records`, or the number of rows, which replace-one keeps."""
     if n_records is not None:
         return check_integer("n_records", n_records, low=1)
     if neighbouring is ADD_REMOVE:
         raise ValueError("n_records must be a public integer under add/remove-one, got None")
     return max(len(X), 1)
+
+
+def from_bounds(guarantee, n_records) -> Guarantee:
+    """The guarantee of sums within bounds, with the public numbers that it stands on."""
+    number = "number of records public" if n_records is None else "number that divides the sums public"
+    return replace(guarantee, assumes=("feature bounds public", number, *guarantee.assumes))
 
 
 def _floored(noisy, n_records, spread) -> NDArray[np.float64]:
@@ -171,19 +179,6 @@ class Frame(NamedTuple):
         return self._replace(factor=self.factor / lengths, largest=longer)
 
 
-def _center(center, d) -> np.ndarray | None:
-    """The public centre as an array (d,), None where it is left to the bounds."""
-    if center is None:
-        return None
-    try:
-        center = np.asarray(center, dtype=float)
-    except (TypeError, ValueError):
-        center = np.empty((0, 0))
-    if center.ndim > 1 or not (np.abs(center) <= _LARGEST_VALUE).all() or (center.ndim and len(center) != d):
-        raise ValueError(f"center must be a finite number or {d} of them, one a feature")
-    return np.broadcast_to(center, d)
-
-
 def _box(low, high, center=None) -> Frame:
     """The frame whose entries lie in [-1, 1]; 0 at the centre, and everywhere if both bounds are there."""
     center = low / 2 + high / 2 if center is None else center
@@ -209,7 +204,6 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         center=None,
         penalty="l2",
         box=10.0,
-        prior=None,
         **shared,
     ):
         super().__init__(**shared)
@@ -220,7 +214,6 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         self.center = center
         self.penalty = penalty
         self.box = box
-        self.prior = prior
 
     def decision_function(self, X):
         """Scores (n,), positive for the second class: X, clipped to the bounds, times `coef_` plus `intercept_`."""
@@ -241,12 +234,12 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         check_real("box", self.box, low=0, high=_LARGEST_VALUE, inclusive="high")
         check_real("scale_share", self.scale_share, low=0, high=1, inclusive="neither")
         self._check_scale()
-        _center(self.center, np.size(self.center))
-        self._check_prior()
 
     _delta_allowed = "neither"
 
     def _check_scale(self):
+        if self.bounds is not None:  # their number waits for the records; all else does not
+            check_bounds(self.bounds)
         if self.scale is None or self._scale_in(("auto", "public", "private")):
             if self._scaling is not None and self.bounds is None:
                 raise ValueError(f"bounds must be given with scale={self.scale!r}, got None")
@@ -278,35 +271,6 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     def _scale_in(self, names) -> bool:
         return isinstance(self.scale, str) and self.scale in names  # an array compares entry by entry
 
-    def _check_prior(self):
-        if check_choice("prior", self.prior, _PRIORS) is None:
-            return
-        if self.class_weight in ("balanced", "private"):
-            raise ValueError(f"prior must be None with class_weight={self.class_weight!r}: such classes weigh the same")
-        if isinstance(self.class_weight, dict) and min(self.class_weight.values()) == 0:
-            raise ValueError(f"class_weight must be above 0 with a prior, got {self.class_weight!r}")
-
-    # Budget and class counts
-
-    def _budget(self):
-        budget = super()._budget()
-        if self.prior is None:
-            return budget
-        counts = self.counts_share * self.epsilon
-        return Budget(counts, self.epsilon - counts, 0.0)
-
-    def _released_weights(self, records, epsilon, rng):
-        """Weights and guarantee as in the base; sets `offset_`, which the counts pay for."""
-        self.offset_ = 0.0
-        if self.prior is None:
-            return super()._released_weights(records, epsilon, rng)
-        codes = records.codes if records.multiplicity is None else np.repeat(records.codes, records.multiplicity)
-        released = class_counts(codes, range(2), epsilon, self.neighbouring, rng)
-        weights = self._weights(records)
-        sizes = np.maximum(released.value, 1.0) * (1.0 if weights is None else weights)
-        self.offset_ = math.log(sizes[1] / sizes[0])
-        return weights, released.guarantee
-
     def _assumptions(self, rng):
         given = ("scale of the features public",) if self._scale_is_given else ()
         return (*given, *super()._assumptions(rng))
@@ -331,7 +295,7 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         scale = self._scaling
         moment = self.radius**2 / (size - d + 1) if scale is None else 1 / size
         low, high = self._ends(d)
-        center = _center(self.center, d)
+        center = public_center(self.center, d)
         box = _box(low, high, center)
         if scale is None:
             factor = np.full(d, 1 / math.sqrt(size - d + 1))

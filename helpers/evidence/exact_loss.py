@@ -47,6 +47,8 @@ def privacy_loss(
     loss=LOGISTIC,
     weights=None,
     neighbour_weights=None,
+    norm=np.linalg.norm,
+    center=0.0,
 ) -> float:
     """Exact log density ratio, data over neighbour, of objective perturbation at the output `beta`.
 
@@ -68,6 +70,11 @@ def privacy_loss(
         The public n that divides the loss; may be left out for two data sets of the same size.
     weights, neighbour_weights : array (n,), (n',), optional
         Of the records, at least 0; a row that stands for m equal records has m times their weight. All 1 if left out.
+    norm : callable
+        Of the noise, such as a `RowPolytope`'s; `noise_rate` is in its units.
+    center : array (d,), optional
+        What the penalty pulls beta to, public or released before; an offset b0 inside the loss is b0/c along the
+        constant feature c. Then b = -sum w loss' - n L (beta - center).
 
     Raises
     ------
@@ -94,20 +101,30 @@ def privacy_loss(
         )
     n = len(data) if n_records is None else check_integer("n_records", n_records, low=1)
     stiffness = n * np.asarray(total_regularization, dtype=float)
-    here = _log_density(beta, data, noise_rate, stiffness, loss, weights)
-    return here - _log_density(beta, neighbour, noise_rate, stiffness, loss, neighbour_weights)
+    pull = np.broadcast_to(-stiffness * np.asarray(center, dtype=float), beta.shape)
+    here = _log_density(beta, data, noise_rate, stiffness, pull, loss, weights, norm)
+    return here - _log_density(beta, neighbour, noise_rate, stiffness, pull, loss, neighbour_weights, norm)
 
 
-def _log_density(beta, rows, noise_rate, stiffness, loss, weights) -> float:
+def _log_density(beta, rows, noise_rate, stiffness, pull, loss, weights, norm) -> float:
     """Log density of the output up to a constant that the data do not enter; `stiffness` is n (lambda + Delta)."""
-    n = len(rows)
-    noise = n * gradient(beta, rows, loss, stiffness / n, np.zeros_like(beta), weights)
+    noise = gradient(beta, rows, loss, stiffness, pull, weights, 1)  # a divisor of 1: sums, also of no record
     jacobian = curvature_sum(beta, rows, loss, weights) + stiffness * np.eye(len(beta))
-    return float(np.linalg.slogdet(jacobian)[1] - noise_rate * np.linalg.norm(noise))
+    return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
 
 def softmax_privacy_loss(
-    C, data, neighbour, *, noise_rate, total_regularization, n_records=None, weights=None, neighbour_weights=None
+    C,
+    data,
+    neighbour,
+    *,
+    noise_rate,
+    total_regularization,
+    n_records=None,
+    weights=None,
+    neighbour_weights=None,
+    norm=np.linalg.norm,
+    center=0.0,
 ) -> float:
     """Exact log density ratio, data over neighbour, of multinomial objective perturbation at the output C.
 
@@ -137,11 +154,12 @@ def softmax_privacy_loss(
     C = np.asarray(C, dtype=float)
     n = len(data[0]) if n_records is None else check_integer("n_records", n_records, low=1)
     stiffness = n * total_regularization
+    pull = np.broadcast_to(-total_regularization * np.asarray(center, dtype=float), C.shape)
 
     def log_density(pair, weights):
         Z, codes = np.asarray(pair[0], dtype=float), np.asarray(pair[1])
-        noise = n * softmax_gradient(C, Z, codes, total_regularization, np.zeros_like(C), weights, n)
+        noise = n * softmax_gradient(C, Z, codes, total_regularization, pull, weights, n)
         jacobian = softmax_curvature_sum(C, Z, weights) + stiffness * np.eye(C.size)
-        return float(np.linalg.slogdet(jacobian)[1] - noise_rate * np.linalg.norm(noise))
+        return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
     return log_density(data, weights) - log_density(neighbour, neighbour_weights)

@@ -66,6 +66,7 @@ def worst_case_loss(
     fit_intercept=False,
     n_restarts=20,
     n_groups=None,
+    offset=0.0,
 ) -> WorstCase:
     """Largest privacy loss found over outputs and replace-one neighbours, by gradient ascent from random starts.
 
@@ -94,6 +95,8 @@ def worst_case_loss(
     n_restarts : int
     n_groups : int, optional
         Kinds of records a class; d of them if left out, and no more than 8.
+    offset : float
+        Log-odds inside the loss, the same for both data sets; other than 0 with `fit_intercept` only.
 
     Returns
     -------
@@ -116,6 +119,9 @@ def worst_case_loss(
     check_choice("class_weight", class_weight, (None, "balanced"))
     n_restarts = check_integer("n_restarts", n_restarts, low=1)
     n_groups = min(dimension, 8) if n_groups is None else check_integer("n_groups", n_groups, low=1)
+    offset = check_real("offset", offset, **({} if fit_intercept else {"low": 0, "high": 0}))
+    center = np.zeros(dimension)
+    center[-1] = offset * np.sqrt(2) / radius
     if loss.twist is None:
         raise ValueError("loss must have a third derivative (twist) to be searched, got None")
     if minority is not None:
@@ -124,7 +130,7 @@ def worst_case_loss(
     for _ in range(n_restarts):
         flip, count = _draw_labels(n_records, minority, rng)
         pair = _pair(n_records, count, flip, n_groups, class_weight)
-        found = _ascend(pair, calibration, n_records, dimension, loss, radius, fit_intercept, rng)
+        found = _ascend(pair, calibration, n_records, center, loss, radius, fit_intercept, rng)
         if best is None or found.loss > best.loss:
             best = found._replace(minority=count)
     return best
@@ -167,7 +173,8 @@ def _pair(n_records, minority, flip, n_groups, class_weight) -> _Pair:
     )
 
 
-def _ascend(pair, calibration, n_records, dimension, loss, radius, fit_intercept, rng) -> WorstCase:
+def _ascend(pair, calibration, n_records, center, loss, radius, fit_intercept, rng) -> WorstCase:
+    dimension = len(center)
     kinds, free = len(pair.signs), dimension - fit_intercept
     stiffness = n_records * np.broadcast_to(np.asarray(calibration.total_regularization, dtype=float), dimension)
     rate = calibration.noise_rate
@@ -181,8 +188,8 @@ def _ascend(pair, calibration, n_records, dimension, loss, radius, fit_intercept
         rows = _rows(features, radius, fit_intercept)
         data = pair.signs[:, None] * rows[:-1]
         other = pair.neighbour_signs[:, None] * np.vstack([rows[:-2], rows[-1:]])
-        value, slope, pull = _log_density(beta, data, pair.weights, rate, stiffness, loss)
-        value2, slope2, pull2 = _log_density(beta, other, pair.neighbour_weights, rate, stiffness, loss)
+        value, slope, pull = _log_density(beta, data, pair.weights, rate, stiffness, loss, center)
+        value2, slope2, pull2 = _log_density(beta, other, pair.neighbour_weights, rate, stiffness, loss, center)
         change = np.zeros_like(rows)
         change[:-1] += pair.signs[:, None] * pull
         change[:-2] -= (pair.neighbour_signs[:, None] * pull2)[:-1]
@@ -206,6 +213,7 @@ def _ascend(pair, calibration, n_records, dimension, loss, radius, fit_intercept
         loss=loss,
         weights=pair.weights,
         neighbour_weights=pair.neighbour_weights,
+        center=center,
     )
     return WorstCase(exact, beta, data, other, pair.weights, pair.neighbour_weights, 0)
 
@@ -241,11 +249,11 @@ def _rows_gradient(features, change, radius, fit_intercept) -> np.ndarray:
     return radius * np.where(outside, (change - along * unit) / np.maximum(norms, 1.0), change)
 
 
-def _log_density(beta, rows, weights, rate, stiffness, loss) -> tuple[float, np.ndarray, np.ndarray]:
+def _log_density(beta, rows, weights, rate, stiffness, loss, center=0.0) -> tuple[float, np.ndarray, np.ndarray]:
     """-rate ||b|| + log det A with its derivatives with respect to beta (d,) and to the rows (g, d)."""
     margins = rows @ beta
     slope, bend, twist = weights * loss.slope(margins), weights * loss.bend(margins), weights * loss.twist(margins)
-    noise = slope @ rows + stiffness * beta
+    noise = slope @ rows + stiffness * (beta - center)
     length = np.linalg.norm(noise)
     unit = noise / max(length, 1e-300)
     jacobian = (rows * bend[:, None]).T @ rows + np.diag(stiffness)

@@ -2,11 +2,19 @@
 
 Each takes a classifier with an `epsilon` and a `guarantee_` after fitting, divides a budget, and has a guarantee for
 everything it shows; any may be inside another. Modules: `threshold`, `bagging`, `search`, and `learners`, which is what
-they share; how good the learner inside is remains its own affair.
+they share; how good the learner inside is remains its own affair. `logistic` is the one ready-made combination: private
+logistic regression with an offset and a threshold.
 """
 
 from helpers.meta.bagging import PrivateBaggingClassifier
+from helpers.meta.logistic import PrivateLogisticRegression
 from helpers.meta.search import PartitionedSearch, RepeatedSearch
 from helpers.meta.threshold import ThresholdClassifier
 
-__all__ = ["PartitionedSearch", "PrivateBaggingClassifier", "RepeatedSearch", "ThresholdClassifier"]
+__all__ = [
+    "PartitionedSearch",
+    "PrivateBaggingClassifier",
+    "PrivateLogisticRegression",
+    "RepeatedSearch",
+    "ThresholdClassifier",
+]

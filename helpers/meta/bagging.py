@@ -17,7 +17,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_boolean, check_choice, check_classes, check_integer, check_real, label_codes
+from helpers.checks import (
+    check_boolean,
+    check_choice,
+    check_classes,
+    check_integer,
+    check_real,
+    label_codes,
+    validate_records,
+)
 from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.privacy import (
     ADD_REMOVE,
@@ -430,7 +438,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         """
         self._check_parameters(ids)
         may_be_empty = self.neighbouring == ADD_REMOVE
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=0 if may_be_empty else 1)
+        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0 if may_be_empty else 1)
         if ids is not None and len(ids) != len(X):
             raise ValueError(f"ids must have one entry a record, got {len(ids)} for {len(X)} records")
         self._check_sizes(len(X))

@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_classes, check_real, label_codes
+from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
 from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, restate
 from helpers.privacy import (
     EXACT_REALS,
@@ -80,7 +80,7 @@ class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
         grid = self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_records(self, X, y, dtype=np.float64)
         self.classes_ = np.unique(self.classes)
         label_codes(y, self.classes_)
         sizes = self._sizes(len(X), len(grid))

@@ -14,7 +14,7 @@ from sklearn.model_selection._classification_threshold import BaseThresholdClass
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _estimator_has, check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_classes, check_real, label_codes
+from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
 from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.privacy import (
     ADD_REMOVE,
@@ -57,6 +57,20 @@ def cost_threshold(majority_cost, minority_cost) -> float:
         for name, price in (("majority_cost", majority_cost), ("minority_cost", minority_cost))
     ]
     return prices[0] / sum(prices)
+
+
+def check_mistake_costs(mistake_costs, classes) -> None:
+    """Refuse what is no dict of positive prices over the labels.
+
+    Raises
+    ------
+    ValueError
+        Other keys than `classes`, or a price that is not above 0.
+    """
+    if not isinstance(mistake_costs, dict) or set(mistake_costs) != set(classes.tolist()):
+        raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {mistake_costs!r}")
+    for cost in mistake_costs.values():
+        check_real("mistake_costs", cost, low=0, inclusive="neither")
 
 
 def f1_threshold(prevalence, expected_auc) -> float:
@@ -219,7 +233,7 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
         classes = self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=0)
+        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         label_codes(y, classes)
         planned = self._planned(len(X), X.shape[1], classes)
         rng = self._noise_generator(X, y)
@@ -266,10 +280,7 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
         check_real("target_recall", self.target_recall, low=0, high=1, inclusive="neither")
         classes = check_classes(self.classes, 2)
         if self.objective == "expected_cost" or self.mistake_costs is not None:
-            if not isinstance(self.mistake_costs, dict) or set(self.mistake_costs) != set(classes.tolist()):
-                raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
-            for cost in self.mistake_costs.values():
-                check_real("mistake_costs", cost, low=0, inclusive="neither")
+            check_mistake_costs(self.mistake_costs, classes)
         check_learner(self.estimator, "epsilon")
         check_choice("response_method", self.response_method, ("auto", *_RESPONSES))
         if not any(hasattr(self.estimator, name) for name in self._responses()):

@@ -22,7 +22,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.func import vmap
 
-from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
+from helpers.checks import (
+    check_bounds,
+    check_choice,
+    check_classes,
+    check_integer,
+    check_real,
+    label_codes,
+    validate_records,
+)
 from helpers.data import into_ball
 from helpers.neural import models
 from helpers.neural.decisions import balanced_cut_off
@@ -250,8 +258,9 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         budget = self._budget()
         schedule = self._schedule().calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=0)
-        self._check_bounds(X.shape[1])
+        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
+        if self.bounds is not None:
+            check_bounds(self.bounds, X.shape[1])
         self.classes_ = check_classes(self.classes)
         codes = label_codes(y, self.classes_)
         rng = self._noise_generator(X, y)
@@ -325,13 +334,6 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
         for value in self.class_weight.values() if isinstance(self.class_weight, dict) else ():
             check_real("class_weight", value, low=0, high=1, inclusive="high")
-
-    def _check_bounds(self, n_features):
-        if self.bounds is None:
-            return
-        bounds = np.asarray(self.bounds, dtype=float)
-        if bounds.shape != (n_features, 2) or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
-            raise ValueError(f"bounds must be finite, of shape ({n_features}, 2), the lower one first")
 
     def _schedule(self) -> Schedule:
         if self.schedule is not None:

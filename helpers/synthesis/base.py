@@ -14,9 +14,9 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from helpers.checks import check_choice, check_integer, check_real, label_codes
+from helpers.checks import check_choice, check_integer, check_real, label_codes, validate_records
 from helpers.constructors import SharedParameters
 from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
 from helpers.privacy import (
@@ -62,7 +62,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             warnings.warn(f"no guarantee covers the domain: {self.domain.basis}", PrivacyLeakWarning, stacklevel=2)
         fewest = 1 if self._relation is REPLACE_ONE else 0
         dtype = np.float64 if self.domain is None else None
-        X, y = validate_data(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         classes = self.classes if self.domain is None else self.domain.classes
         label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
         if self.domain is None:

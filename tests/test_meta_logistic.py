@@ -1,0 +1,248 @@
+"""The ready-made private logistic regression: one budget, thresholds that follow from its objective, no other leak."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, recall_score, roc_auc_score
+
+from helpers import erm
+from helpers.meta import PrivateLogisticRegression, logistic
+from helpers.meta.threshold import cost_threshold, f1_threshold
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee
+
+BOUNDS = [[-3.0, 3.0]] * 2
+COSTS = {0: 1.0, 1: 30.0}
+
+
+def population(n, seed, *, share=0.05, distance=2.0):
+    """Two normal classes along a line that does not pass through the middle of the bounds."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) < share * n).astype(int)
+    X = rng.standard_normal((n, 2)) * 0.5 + distance / 2 * y[:, None] * [1.0, -0.4] + [0.0, 0.8]
+    return X, y
+
+
+def made(**parameters):
+    return PrivateLogisticRegression(**{"epsilon": 50.0, "bounds": BOUNDS} | parameters)
+
+
+# Decisions
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "slack"),
+    [
+        ({}, balanced_accuracy_score, 0.01),
+        ({"objective": "accuracy"}, accuracy_score, 0.005),
+        ({"objective": "f1", "expected_auc": 0.85}, f1_score, 0.08),
+    ],
+    ids=str,
+)
+def test_decisions_are_near_the_best_of_the_ranking(options, value, slack):
+    model = made(**options).fit(*population(20_000, 1))
+    X, y = population(40_000, 2)
+    scores = model.decision_function(X)
+    best = max(value(y, (scores >= cut).astype(int)) for cut in np.quantile(scores, np.linspace(0, 1, 201)))
+    assert value(y, model.predict(X)) >= best - slack
+    assert roc_auc_score(y, scores) > 0.9
+
+
+def test_thresholds_by_hand():
+    X, y = population(2000, 3)
+    prior = made().fit(X, y)
+    assert prior.threshold_ == prior.offset_ == pytest.approx(logit(0.05), abs=0.1)
+    assert made(objective="accuracy").fit(X, y).threshold_ == 0.0
+    costs = made(objective="expected_cost", mistake_costs=COSTS).fit(X, y)
+    assert costs.threshold_ == pytest.approx(logit(cost_threshold(1.0, 30.0)))
+    f1 = made(objective="f1", expected_auc=0.9).fit(X, y)
+    assert f1.threshold_ == pytest.approx(logit(f1_threshold(float(expit(f1.offset_)), 0.9)))
+    for model in (prior, costs, f1):
+        assert np.array_equal(model.predict(X), (model.decision_function(X) >= model.threshold_).astype(int))
+        assert model.predict_proba(X)[:, 1] == pytest.approx(expit(model.decision_function(X)))
+        assert model.coef_.shape == (1, 2)
+
+
+@pytest.mark.parametrize("relation", [{}, {"neighbouring": ADD_REMOVE, "n_records": 20_000}], ids=["replace", "add"])
+def test_a_target_recall_is_reached_and_paid_for(relation):
+    X, y = population(20_000, 4)
+    model = made(objective="recall", target_recall=0.75, threshold_share=0.2, **relation).fit(X, y)
+    assert recall_score(y, model.predict(X)) == pytest.approx(0.75, abs=0.02)
+    assert model.estimator_.guarantee_.epsilon == pytest.approx(40.0)
+    assert model.guarantee_.epsilon == pytest.approx(50.0)
+    assert model.guarantee_.neighbouring is relation.get("neighbouring", REPLACE_ONE)
+
+
+def test_the_recall_threshold_gets_its_share_and_noise_of_its_own(monkeypatch):
+    seen = []
+
+    def quantile(scores, is_minority, target, epsilon, neighbouring, rng):
+        seen.append((len(scores), int(is_minority.sum()), target, epsilon, rng.standard_normal()))
+        return logistic.recall_threshold.original(scores, is_minority, target, epsilon, neighbouring, rng)
+
+    quantile.original = logistic.recall_threshold
+    monkeypatch.setattr(logistic, "recall_threshold", quantile)
+    X, y = population(400, 5)
+    for state in (None, None, 3, 3):
+        made(epsilon=2.0, objective="recall", random_state=state).fit(X, y)
+    assert {one[:3] for one in seen} == {(400, 20, 0.9)}
+    assert [one[3] for one in seen] == pytest.approx([0.6] * 4)
+    assert seen[2] == seen[3]
+    assert len({one[4] for one in seen}) == 3
+
+
+def test_several_classes_are_told_apart_by_their_excess_over_their_shares():
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, size=6000, p=[0.9, 0.06, 0.04])
+    X = 0.4 * rng.standard_normal((6000, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[y]
+    model = made(classes=(0, 1, 2), center=0.3).fit(X, y)
+    assert balanced_accuracy_score(y, model.predict(X)) > 0.75
+    assert np.array_equal(model.predict(X), (model.decision_function(X) - model.offset_).argmax(axis=1))
+    likely = clone(model).set_params(objective="accuracy").fit(X, y)
+    assert accuracy_score(y, likely.predict(X)) > accuracy_score(y, model.predict(X))
+    with pytest.raises(ValueError, match="objective must be one of"):
+        made(classes=(0, 1, 2), objective="f1").fit(X, y)
+
+
+# The budget
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("relation", [{}, {"neighbouring": ADD_REMOVE, "n_records": 300}], ids=["replace", "add"])
+def test_one_guarantee_for_count_coefficients_and_threshold(delta, relation):
+    X, y = population(300, 6)
+    model = made(epsilon=0.8, delta=delta, counts_share=0.25, **relation).fit(X, y)
+    guarantee = model.guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (pytest.approx(0.8), delta)
+    assert isinstance(guarantee, Guarantee)
+    inner = model.estimator_
+    same = {name: getattr(inner, name) for name in ("intercept_scaling", "rows", "bounds", "delta")}
+    plain = erm.ObjectivePerturbationClassifier(0.6, inner.regularization, **same, **relation).fit(X, y)
+    for name in ("noise_rate_", "noise_scale_", "total_regularization_", "epsilon_noise_"):
+        assert getattr(inner, name, 0.0) == pytest.approx(getattr(plain, name, 0.0)), name
+    assert {"feature bounds public", "set of labels public"} <= set(guarantee.assumes)
+    seeded = clone(model).set_params(random_state=1).fit(X, y)
+    assert SEED_SECRET in seeded.guarantee_.assumes
+    assert SEED_SECRET not in guarantee.assumes
+    assert seeded.estimator_.random_state is None
+
+
+@pytest.mark.parametrize(
+    ("options", "dimension", "budget"),
+    [({}, 3, {}), ({"delta": 1e-5}, 3, {"delta": 1e-5}), ({"classes": (0, 1, 2)}, 6, {"loss": erm.Softmax(3)})],
+)
+def test_the_penalty_comes_from_public_numbers(options, dimension, budget):
+    X, y = population(300, 7)
+    model = made(epsilon=0.5, **options).fit(X, y)
+    expected = erm.default_regularization(300, dimension, 0.9 * 0.5, **budget)
+    assert model.estimator_.regularization == pytest.approx(expected)
+    other = made(epsilon=0.5, **options).fit(X[:, ::-1] ** 2, np.zeros_like(y))
+    assert other.estimator_.regularization == model.estimator_.regularization
+    given = made(epsilon=0.5, regularization=0.7, **options).fit(X, y)
+    assert given.estimator_.regularization == 0.7
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_pure_noise_moves_the_coefficients_by_the_length_that_the_rule_says(delta):
+    """Rows of length 0 carry no signal: what is left is the noise over n lambda, of mean length 10."""
+    X, y = np.zeros((500, 20)), np.zeros(500, dtype=int)
+    found = []
+    for _ in range(60):
+        model = made(epsilon=0.5, delta=delta, bounds=None, intercept_scaling=1e-3)
+        found.append(np.linalg.norm(model.fit(X, y).coef_))
+    assert np.mean(found) == pytest.approx(10.0 * math.sqrt(20 / 21), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({}, ("cube", "unit")),
+        ({"bounds": None}, ("auto", "unit")),
+        ({"blocks": [[0, 1]]}, ("cube", "unit")),
+        ({"blocks": [[0, 1]], "classes": (0, 1, 2)}, ("auto", "unit")),
+        ({"delta": 1e-5}, ("auto", "unit")),
+        ({"frame_share": 0.1}, ("auto", "unit")),
+        ({"rows": "clip"}, ("cube", "clip")),
+        ({"noise": "ball"}, ("ball", "unit")),
+        ({"noise": "gaussian", "delta": 1e-5, "rows": "clip"}, ("gaussian", "clip")),
+    ],
+)
+def test_rows_and_the_shape_of_the_noise_fit_each_other(options, shape):
+    inner = made(**options).fit(*population(200, 9)).estimator_
+    assert (inner.noise, inner.rows) == shape
+
+
+# Values never fail
+
+
+@pytest.mark.parametrize("objective", logistic.OBJECTIVES)
+@pytest.mark.parametrize("relation", [{}, {"neighbouring": ADD_REMOVE, "n_records": 50}], ids=["replace", "add"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_an_absent_class_or_equal_records_are_no_error(objective, relation, label):
+    for rows in (np.zeros((40, 2)), np.full((1, 2), 1e300)):
+        model = made(epsilon=0.1, objective=objective, mistake_costs=COSTS, **relation)
+        model.fit(rows, np.full(len(rows), label))
+        assert np.isfinite(model.decision_function(rows)).all()
+
+
+@pytest.mark.parametrize("objective", logistic.OBJECTIVES)
+def test_no_record_at_all_is_a_table_under_add_remove_only(objective):
+    none = np.empty((0, 2)), np.empty(0, dtype=int)
+    options = {"objective": objective, "mistake_costs": COSTS}
+    model = made(neighbouring=ADD_REMOVE, n_records=50, **options).fit(*none)
+    assert np.isfinite(model.threshold_)
+    with pytest.raises(ValueError, match="minimum of 1 is required"):
+        made(**options).fit(*none)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"objective": "gain"}, "objective must be one of"),
+        ({"objective": "expected_cost"}, "mistake_costs must be a dict"),
+        ({"mistake_costs": {0: 1.0, 1: 0.0}}, "mistake_costs must be"),
+        ({"regularization": "best"}, "regularization must be one of"),
+        ({"regularization": 0.0}, "regularization must be"),
+        ({"threshold_share": 1.0}, "threshold_share must be"),
+        ({"counts_share": 0.0}, "counts_share must be"),
+        ({"expected_auc": 1.0}, "expected_auc must be"),
+        ({"target_recall": 0.0}, "target_recall must be"),
+        ({"noise": "cube", "bounds": None}, "bounds must be given"),
+        ({"noise": "cube", "delta": 1e-5}, "delta must be 0"),
+        ({"rows": "long"}, "rows must be one of"),
+        ({"delta": 1.0}, "delta must be"),
+        ({"neighbouring": ADD_REMOVE}, "n_records must be"),
+        ({"random_state": -1}, "random_state must be"),
+    ],
+)
+def test_refusals_come_before_the_data(options, message):
+    with pytest.raises(ValueError, match=message):
+        made(**options).fit(None, None)
+
+
+def test_labels_outside_the_public_set_are_refused_and_names_kept():
+    X, y = population(4000, 8)
+    with pytest.raises(ValueError, match="labels among classes"):
+        made().fit(X, 2 * y)
+    words = made(classes=("common", "rare")).fit(X, np.where(y == 1, "rare", "common"))
+    assert set(words.predict(X)) <= {"common", "rare"}
+    assert roc_auc_score(y, words.decision_function(X)) > 0.9
+
+
+def test_bad_tables_are_refused_and_constant_columns_are_not():
+    X, y = population(60, 9)
+    for bad in (np.nan, np.inf):
+        broken = X.copy()
+        broken[3, 1] = bad
+        with pytest.raises(ValueError, match="Input X contains"):
+            made().fit(broken, y)
+    with pytest.raises(ValueError, match="0 feature"):
+        made(bounds=None).fit(X[:, :0], y)
+    with pytest.raises(ValueError, match=r"bounds must be finite, of shape \(2, 2\)"):
+        made(bounds=[[0.0, 1.0]]).fit(X, y)
+    for options in ({}, {"frame_share": 0.2}, {"bounds": [[2.0, 2.0], [0.0, 1.0]]}, {"bounds": None}):
+        model = made(epsilon=1.0, **options).fit(np.full_like(X, 2.0), y)
+        assert np.isfinite(model.predict_proba(X)).all()
