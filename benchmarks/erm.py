@@ -1,8 +1,8 @@
-"""Speed of helpers.erm: one fit against diffprivlib and scikit-learn, a benchmark grid, and a million rows.
+"""Speed of helpers.erm: one fit against diffprivlib and scikit-learn, sizes, a benchmark grid, a million rows.
 
 diffprivlib needs an older scikit-learn, so it runs in an environment of its own, `make -C benchmarks peer`, in a
-process that fits when told to; its seconds are its own. Each library solves to its default
-accuracy, and diffprivlib also to a hard tolerance.
+process that fits when told to; its seconds are its own. In `one_fit` each library solves to its default
+accuracy, and diffprivlib also to a hard tolerance; in `sizes` both solve to the gradient norm that L-BFGS reached.
 """
 
 import os
@@ -11,15 +11,16 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import timing
 from helpers import data
-from helpers.erm import ObjectivePerturbationClassifier
+from helpers.erm import LOGISTIC, ERMClassifier, ObjectivePerturbationClassifier, design_matrix
+from helpers.erm.risk import Block, MarginSums, Rows
 
 HERE = Path(__file__).resolve().parent
 PEER = HERE / ".venv" / "bin" / "python"
@@ -29,6 +30,10 @@ GRID_DATA = (
 )
 GRID_EPSILONS = (0.1, 0.5, 1.0, 5.0)
 GRID_SEEDS = 20
+SIZES = [(n, d) for n in (10**3, 10**4, 10**5, 10**6, 10**7) for d in (6, 20, 100, 500, 2000)]
+PENALTIES = (1e-2, 1e-4)
+TOLERANCES = (1e-4, 1e-9)  # of L-BFGS: its default, and as low as it comes
+LARGEST = 2 * 10**9  # bytes of X; twice as many are needed
 
 
 @contextmanager
@@ -56,12 +61,11 @@ def peer(X, y) -> Iterator[Callable[[float], float]]:
 def one_fit(name: str, rounds: int) -> None:
     """All rows of a data set in the unit ball, epsilon = 1, lambda = 0.001."""
     records = data.unit_ball(data.load(name))
-    X, y, seeds = records.X, records.y, count()
+    X, y = records.X, records.y
 
     def ours():
-        model = ObjectivePerturbationClassifier(
-            epsilon=EPSILON, regularization=REGULARIZATION, random_state=next(seeds)
-        )
+        # As for a release: with an integer as random_state, hashing the records would take longer than the fit.
+        model = ObjectivePerturbationClassifier(epsilon=EPSILON, regularization=REGULARIZATION)
         return timing.cpu_seconds(lambda: model.fit(X, y))
 
     def scikit_learn():
@@ -78,6 +82,64 @@ def one_fit(name: str, rounds: int) -> None:
         contenders["diffprivlib"] = lambda: ask(1e-4)
         contenders["diffprivlib, tol 1e-8"] = lambda: ask(1e-8)
         timing.show(timing.alternate(contenders, rounds), "helpers.erm")
+
+
+def sizes(rounds: int, largest: int = LARGEST) -> None:
+    """Fits without noise of n x d records to equal gradient norms, against L-BFGS; the penalty is on the mean loss."""
+    print("ERMClassifier against scikit-learn's L-BFGS at the gradient norm that the latter reached: CPU ms, ratio")
+    shown = []
+    for n, d in SIZES:
+        if 8 * n * d > largest:
+            print(f"{n:,} x {d} is skipped: it takes more than {largest / 10**9:g} GB")
+            continue
+        X, y = simulated(n, d)
+        turns = max(3, min(rounds, 10**7 // (n * d)))
+        shown += [one_size(X, y, penalty, tol, turns) for penalty in PENALTIES for tol in TOLERANCES]
+    print(pd.DataFrame(shown).to_string(index=False) + "\n")
+
+
+def simulated(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Records of unit length and a class of about one in eight; features matter less and less, as in real tables."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    X /= np.sqrt(np.arange(1, d + 1))
+    y = (X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n) > 1.5).astype(int)
+    X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    return X, y
+
+
+def one_size(X: np.ndarray, y: np.ndarray, penalty: float, tol: float, rounds: int) -> dict:
+    """Both on the same rows, the constant feature included; L-BFGS gets them ready made."""
+    rows = np.ascontiguousarray(design_matrix(X, radius=1.0))
+    peer = LogisticRegression(C=1 / (penalty * len(X)), tol=tol, fit_intercept=False, max_iter=10**4)
+
+    peer.fit(rows, y)
+    reached = slope(peer.coef_[0], rows, y, penalty)
+    ours = ERMClassifier(regularization=penalty, tol=min(reached / penalty, 0.99)).fit(X, y)
+    beta = np.sqrt(2) * np.append(ours.coef_[0], ours.intercept_)
+    contenders = {
+        "ours": lambda: timing.cpu_seconds(lambda: ours.fit(X, y)),
+        "L-BFGS": lambda: timing.cpu_seconds(lambda: peer.fit(rows, y)),
+    }
+    seconds = timing.alternate(contenders, rounds)
+    median, low, high = timing.median_interval(seconds["ours"] / seconds["L-BFGS"])
+    return {
+        "n": len(X),
+        "d": X.shape[1],
+        "penalty": penalty,
+        "gradient": f"{reached:.0e}",
+        "ours at": f"{slope(beta, rows, y, penalty):.0e}",
+        "ours": f"{1e3 * seconds['ours'].median():.3g}",
+        "L-BFGS": f"{1e3 * seconds['L-BFGS'].median():.3g}",
+        "ratio": f"{median:.2f} [{low:.2f}, {high:.2f}]",
+    }
+
+
+def slope(beta: np.ndarray, rows: np.ndarray, y: np.ndarray, penalty: float) -> float:
+    """Norm of the gradient of the regularised mean loss."""
+    block = Block(Rows(rows), y)
+    total = MarginSums(LOGISTIC).gradient(beta, block)
+    return float(np.linalg.norm(total / len(rows) + penalty * beta))
 
 
 def grid() -> None:
@@ -98,18 +160,20 @@ def grid() -> None:
 
 
 def many_rows(n: int = 1_000_000, d: int = 100) -> None:
-    """A million rows; the peak is that of this process, which has done nothing larger before."""
+    """A million rows, in memory and from a file; the peak is that of this process, which has done nothing larger."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     X /= np.sqrt(2 * d)
     y = (X[:, 0] + 0.1 * rng.standard_normal(n) > 0.2).astype(int)
-    before = peak_megabytes()
-    model = ObjectivePerturbationClassifier(epsilon=EPSILON, regularization=REGULARIZATION, random_state=0)
-    seconds = timing.cpu_seconds(lambda: model.fit(X, y))
-    print(f"one fit, {n:,} x {d}: {seconds:.1f} CPU s")
-    print(
-        f"X takes {X.nbytes / 2**20:.0f} MB; peak {before:.0f} MB before the fit, {peak_megabytes():.0f} MB with it\n"
-    )
+    before, model = peak_megabytes(), ObjectivePerturbationClassifier(epsilon=EPSILON, regularization=REGULARIZATION)
+    seconds, size = timing.cpu_seconds(lambda: model.fit(X, y)), X.nbytes / 2**20
+    more = peak_megabytes() - before
+    print(f"one fit, {n:,} x {d}: {seconds:.1f} CPU s; memory at most {1 + more / size:.2f} times X ({size:.0f} MB)")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "X.npy"
+        np.save(file, X)
+        seconds = timing.cpu_seconds(lambda: model.fit(np.load(file, mmap_mode="r"), y))
+    print(f"the same from a memory map: {seconds:.1f} CPU s\n")
 
 
 def peak_megabytes() -> float:
@@ -122,6 +186,7 @@ if __name__ == "__main__":
     timing.describe_machine()
     with timing.one_core():
         many_rows()
+        sizes(rounds)
         for name in ("mammography", "letter_img", "spectrometer"):
             one_fit(name, rounds)
         grid()

@@ -32,7 +32,7 @@ def test_derivatives_against_finite_differences():
 
 def test_blocks_of_rows_add_up():
     rng = np.random.default_rng(2)
-    rows, beta = rng.standard_normal((risk._BLOCK + 17, 3)), rng.standard_normal(3)
+    rows, beta = rng.standard_normal((1000, 3)), rng.standard_normal(3)
     whole = (rows * erm.LOGISTIC.bend(rows @ beta)[:, None]).T @ rows
     assert np.allclose(risk.curvature_sum(beta, rows, erm.LOGISTIC), whole)
 
@@ -116,6 +116,106 @@ def test_a_generous_distance_is_used():
         rows, erm.LOGISTIC, 0.01, np.zeros(3), erm.minimize(rows, erm.LOGISTIC, 0.01, np.zeros(3), distance=1e-13).beta
     )
     assert 1e-6 < np.linalg.norm((found.beta - exact).astype(float)) <= found.distance <= 1.0
+
+
+def wide_problem(seed, n=900, d=130, loss=erm.LOGISTIC):
+    """So wide that systems are solved by products; columns of decreasing length, as in real tables."""
+    rng = np.random.default_rng(seed)
+    rows = np.asfortranarray(in_ball(rng, n, d) / np.sqrt(np.arange(1, d + 1)))
+    return rows, rng.random(n), rng.standard_normal(d) / n, loss
+
+
+def counted(monkeypatch):
+    """Numbers of Hessians of blocks of more than 800 rows, and of products with them."""
+    numbers = {"hessian": 0, "product": 0}
+
+    def watched(name):
+        real = getattr(risk.MarginSums, name)
+
+        def method(self, *arguments):
+            numbers[name] += any(isinstance(a, risk.Block) and len(a.rows.base) > 800 for a in arguments)
+            return real(self, *arguments)
+
+        monkeypatch.setattr(risk.MarginSums, name, method)
+
+    for name in numbers:
+        watched(name)
+    return numbers
+
+
+@pytest.mark.parametrize("penalty", [1e-2, 1e-4])
+@pytest.mark.parametrize("distance", [1e-2, 1e-5, 1e-9, 1e-12])
+def test_wide_problems_are_solved_by_products_to_the_same_distance(penalty, distance, monkeypatch):
+    numbers = counted(monkeypatch)
+    for seed in range(3):
+        rows, weights, linear, loss = wide_problem(seed)
+        found = erm.minimize(rows, loss, penalty, linear, distance=distance, weights=weights)
+        assert numbers["hessian"] == 0 < numbers["product"]
+        exact = reference(rows, loss, penalty, linear, found.beta, weights)
+        assert found.distance <= distance
+        assert np.linalg.norm((found.beta - exact).astype(float)) <= found.distance + 1e-14
+        numbers["hessian"] = 0
+
+
+def test_a_sample_helps_where_a_hessian_of_all_is_too_dear(monkeypatch):
+    numbers, products = counted(monkeypatch), {}
+    for digits in (-math.inf, math.inf):
+        rows, weights, linear, loss = wide_problem(0, 6000)
+        numbers["product"] = 0
+        # A Hessian of the sample is worth its price where many digits are wanted.
+        monkeypatch.setattr(solver.math, "log10", lambda x, digits=digits: digits)
+        found = erm.minimize(rows, loss, 1e-5, linear, distance=1e-10, weights=weights)
+        products[digits] = numbers["product"]
+        assert found.distance <= 1e-10
+        assert np.linalg.norm(risk.gradient(found.beta, rows, loss, 1e-5, linear, weights)) < 1e-14
+    assert 2 * products[math.inf] < products[-math.inf]
+
+
+def test_a_hessian_is_computed_where_products_do_not_arrive(monkeypatch):
+    rows, weights, linear, loss = wide_problem(0)
+    monkeypatch.setattr(solver, "_FEWEST_PRODUCTS", 1)
+    numbers = counted(monkeypatch)
+    found = erm.minimize(rows, loss, 1e-9, linear, distance=1e-4, weights=weights)
+    assert found.distance <= 1e-4
+    assert 0 < numbers["hessian"]
+    assert numbers["product"] < 100
+
+
+def test_a_wide_huber_minimiser_is_certified_by_its_piece():
+    rows, weights, linear, _ = wide_problem(0)
+    found = erm.minimize(rows, erm.huber(5.0), 1e-3, linear, distance=1e-10, weights=weights)
+    slope = risk.gradient(found.beta, rows, erm.huber(5.0), 1e-3, linear, weights)
+    assert found.n_iter < 5
+    assert np.linalg.norm(slope) / 1e-3 <= found.distance + 1e-12 <= 1.1e-10
+
+
+def test_residuals_are_what_the_solver_of_systems_says():
+    rng = np.random.default_rng(0)
+    matrix, vector = np.diag(10.0 ** np.linspace(-3, 0, 50)), rng.standard_normal(50)
+    solve = solver.Conjugate(lambda x: matrix @ x, None, 200, lambda: solver.Direct(matrix, 1e-3))
+    for allowed in (1.0, 1e-3, 1e-9):
+        found, residual = solve(vector, allowed)
+        assert np.linalg.norm(vector - matrix @ found) <= residual * (1 + 1e-9) == allowed * (1 + 1e-9)
+    again, _ = solve(vector, 1e-9, found)
+    assert np.allclose(again, found)
+    hasty = solver.Conjugate(lambda x: matrix @ x, None, 2, lambda: solver.Direct(matrix, 1e-3))
+    found, residual = hasty(vector, 1e-9)
+    assert residual == 0
+    assert np.allclose(matrix @ found, vector)
+
+
+def test_a_loose_step_is_counted_in_the_distance():
+    """g(x) = x - 1 from 0: the exact step arrives, one that leaves a residual of r does not come nearer than r."""
+
+    class Careless(solver.Direct):
+        def __call__(self, vector, allowed=0.0, guess=None):
+            return vector * (1 - 1e-3), 1e-3 * float(np.linalg.norm(vector))
+
+    def derivatives(x):
+        return x - 1, lambda: Careless(np.eye(1), 1.0)
+
+    found = solver.newton(derivatives, np.zeros(1), distance=1e-5, strength=1.0, twist=0.0)
+    assert abs(found.beta[0] - 1) <= found.distance * (1 + 1e-9) <= 1e-5
 
 
 def test_rounding_leaves_less_than_the_blur_covers():
@@ -245,7 +345,7 @@ def test_a_hessian_that_rounding_made_singular_is_no_failure():
 
 
 def test_the_line_search_gives_up_where_nothing_can_be_gained():
-    assert solver._line_search(lambda beta: (np.ones(1), None), np.zeros(1), np.ones(1), 1.0) is None
+    assert solver._line_search(lambda beta: (np.ones(1), None), np.zeros(1), np.ones(1), 1.0, 1.0) is None
 
 
 @pytest.mark.parametrize("classes", [2, 4])

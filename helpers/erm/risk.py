@@ -1,22 +1,119 @@
-"""The regularised empirical risk of a linear classifier: its rows, its gradient and its Hessian.
+"""The regularised empirical risk of a linear classifier: its rows, and what the records add to its derivatives.
 
-A record enters as its signed row s_i z_i, where z_i is the clipped feature vector with the constant feature inside the
-ball and s_i = +1 or -1 is its class; with more classes as z_i and a class code. Minimising is left to
-`helpers.erm.solver`.
+A record enters as its feature vector z_i, clipped and with the constant feature inside the ball, and its class: s_i = 1
+or -1, or a code where there are more. Everything about the records is a sum over blocks of them (`MarginSums`,
+`SoftmaxSums`), wherever the blocks are (`helpers.erm.partitions`). Minimising is left to `helpers.erm.solver`.
 """
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax as probabilities
 
-from helpers.erm.losses import zero_sum_basis
+from helpers.erm.losses import Loss, zero_sum_basis
 
-_BLOCK = 8192  # rows per pass: bounds the temporary of a Hessian, and fits a core's cache at the usual widths
+_SHORTEST = 1e-150
+_EXTREME = 1e-100
 
 
-def design_matrix(X, *, radius, fit_intercept=True) -> np.ndarray:
+class Rows(NamedTuple):
+    """Rows z_i = [factor_i x_i, constant] that are not written down, so that a large X is never copied.
+
+    Attributes
+    ----------
+    base : ndarray (m, d)
+        Records x, or rows as they are.
+    factors : ndarray (m,), or None if all are 1.
+    constant : float, or None without a constant feature.
+
+    >>> Rows(np.array([[3.0, 4.0]]), np.array([2.0]), 1.0).scores(np.array([1.0, 0.0, 5.0]))
+    array([11.])
+    """
+
+    base: np.ndarray
+    factors: np.ndarray | None = None
+    constant: float | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of entries of a row."""
+        return self.base.shape[1] + (self.constant is not None)
+
+    def scores(self, beta) -> np.ndarray:
+        """z'beta (m,) for beta (d,), or (m, k) for beta (d, k)."""
+        slopes = beta if self.constant is None else beta[:-1]
+        scores = self.base @ slopes
+        if self.factors is not None:
+            scores *= self.factors if scores.ndim == 1 else self.factors[:, None]
+        if self.constant is not None:
+            scores += self.constant * beta[-1]
+        return scores
+
+    def sums(self, weights) -> np.ndarray:
+        """Sums of weight times row: (d,) for weights (m,), (k, d) for (k, m)."""
+        sums = (weights if self.factors is None else weights * self.factors) @ self.base
+        if self.constant is None:
+            return sums
+        return np.concatenate([sums, self.constant * weights.sum(axis=-1, keepdims=True)], axis=-1)
+
+    def gram(self, weights) -> np.ndarray:
+        """Sum (d, d) of weight z z'; weights (m,) of any sign."""
+        d, total = self.base.shape[1], np.empty((self.width, self.width))
+        scaled = weights if self.factors is None else weights * self.factors
+        twice = scaled if self.factors is None else scaled * self.factors
+        if weights.min(initial=0.0) >= 0:
+            half = self.base * np.sqrt(twice)[:, None]
+            np.matmul(half.T, half, out=total[:d, :d])  # takes half the time, since both sides are one array
+        else:
+            np.matmul((self.base * twice[:, None]).T, self.base, out=total[:d, :d])
+        if self.constant is not None:
+            total[d, :d] = total[:d, d] = self.constant * (scaled @ self.base)
+            total[d, d] = self.constant**2 * weights.sum()
+        return total
+
+    def written(self, order="C") -> np.ndarray:
+        """The rows as an array (m, d)."""
+        d, rows = self.base.shape[1], np.empty((len(self.base), self.width), order=order)
+        np.multiply(self.base, 1.0 if self.factors is None else self.factors[:, None], out=rows[:, :d])
+        rows[:, d:] = self.constant
+        return rows
+
+
+def row_factors(X, *, radius, rows="clip") -> np.ndarray:
+    """What the rows of X are multiplied by (n,) so that none is longer than `radius`; for "unit", all are as long.
+
+    >>> row_factors(np.array([[3.0, 4.0], [0.0, 0.5]]), radius=1.0, rows="unit")
+    array([0.2, 2. ])
+    """
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    if rows == "unit":
+        # The squares of shorter rows lose digits, and with them the bound.
+        return np.divide(radius, norms, out=np.zeros(len(X)), where=norms > _SHORTEST)
+    return radius / np.maximum(norms, radius)
+
+
+def factored_rows(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> Rows:
+    """Feature vectors z of norm at most `radius`, the constant feature included; parameters as in `design_matrix`.
+
+    >>> factored_rows(np.array([[3.0, 4.0]]), radius=1.0, fit_intercept=False).factors
+    array([0.2])
+    """
+    factors = row_factors(X, radius=radius, rows=rows)
+    if fit_intercept:
+        share = 1 / np.sqrt(1 + intercept_scaling**2)
+        found = Rows(X, factors * share, intercept_scaling * radius * share)
+    else:
+        found = Rows(X, factors)
+    # Products of these with X or with themselves could leave the range of doubles, those of rows cannot.
+    extreme = factors.min(initial=1.0) < _EXTREME or factors.max(initial=1.0) > 1 / _EXTREME
+    return Rows(found.written()) if extreme else found
+
+
+def design_matrix(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> np.ndarray:
     """Feature vectors z of norm at most `radius`, the constant feature included.
 
-    Rows longer than `radius` are shortened to it. With an intercept, z = [x, radius] / sqrt(2), so that the
+    Rows longer than `radius` are shortened to it. With an intercept, z = [x, a radius] / sqrt(1 + a^2), so that the
     constant feature lies inside the ball and is regularised like any other; without one, z = x.
 
     Parameters
@@ -25,6 +122,10 @@ def design_matrix(X, *, radius, fit_intercept=True) -> np.ndarray:
         Finite numbers, in the units of `radius`.
     radius : float
         Public bound R > 0 on the Euclidean norm of a record.
+    intercept_scaling : float
+        a > 0: size of the constant feature beside the longest x.
+    rows : {"clip", "unit"}
+        "unit": shorter rows are lengthened to `radius` too; a row of length 0 stays what it is.
 
     Returns
     -------
@@ -33,16 +134,8 @@ def design_matrix(X, *, radius, fit_intercept=True) -> np.ndarray:
     >>> design_matrix(np.array([[3.0, 4.0]]), radius=1.0).round(3)
     array([[0.424, 0.566, 0.707]])
     """
-    n, d = X.shape
-    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-    shrink = radius / np.maximum(norms, radius)
-    # Columns one after the other: the solver's products run along them.
-    if not fit_intercept:
-        return np.multiply(X, shrink[:, None], order="F")
-    rows = np.empty((n, d + 1), order="F")
-    np.multiply(X, (shrink / np.sqrt(2))[:, None], out=rows[:, :d])
-    rows[:, d] = radius / np.sqrt(2)
-    return rows
+    geometry = {"fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "rows": rows}
+    return factored_rows(X, radius=radius, **geometry).written(order="F")  # coordinate steps run along the columns
 
 
 def signed_rows(X, positive, *, radius, fit_intercept=True) -> np.ndarray:
@@ -67,50 +160,170 @@ def signed_rows(X, positive, *, radius, fit_intercept=True) -> np.ndarray:
     return rows
 
 
+class Block(NamedTuple):
+    """Some of the records.
+
+    Attributes
+    ----------
+    rows : Rows
+    codes : ndarray (m,) of int, or None
+        Classes 0..K-1; None for rows that carry their sign.
+    weights : ndarray (m,), or None if all are 1.
+        At least 0: multiplicities, or whatever else a record's loss is multiplied by.
+    """
+
+    rows: Rows
+    codes: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def cut(self, part) -> "Block":
+        """The records of a slice."""
+        factors = None if self.rows.factors is None else self.rows.factors[part]
+        rows = self.rows._replace(base=self.rows.base[part], factors=factors)
+        return Block(rows, *(None if rest is None else rest[part] for rest in (self.codes, self.weights)))
+
+    def every(self, stride) -> "Block":
+        """Every `stride`-th record."""
+        every = self.cut(slice(None, None, stride))
+        return every._replace(rows=Rows(every.rows.written()))
+
+    def weighted(self, class_weights, values) -> np.ndarray:
+        """Values (m,) or (m, k) of the records times their weights."""
+        for each in (self.weights, None if class_weights is None else class_weights[self.codes]):
+            if each is not None:
+                values = values * (each if values.ndim == 1 else each[:, None])
+        return values
+
+
+@dataclass(frozen=True)
+class MarginSums:
+    """What the records of two classes add to the derivatives of the risk: the sums over a block, not divided by n.
+
+    Parameters
+    ----------
+    loss : Loss
+    class_weights : ndarray (2,), optional
+        On top of the block's own weights.
+
+    >>> from helpers.erm.losses import LOGISTIC
+    >>> MarginSums(LOGISTIC).gradient(np.zeros(1), Block(Rows(np.array([[1.0], [2.0]]))))
+    array([-1.5])
+    """
+
+    loss: Loss
+    class_weights: np.ndarray | None = None
+
+    def gradient(self, beta, block) -> np.ndarray:
+        """(d,)."""
+        return self.pull(beta, block)[0]
+
+    def pull(self, beta, block) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (d,), and weighted second derivatives (m,), which make `hessian` and `product` cheaper."""
+        signs, margins = self._margins(beta, block)
+        slope = self.loss.slope(margins)
+        bend = self.loss.bend(margins) if self.loss.bend_at_slope is None else self.loss.bend_at_slope(slope)
+        slope, bend = (block.weighted(self.class_weights, values) for values in (slope, bend))
+        return block.rows.sums(slope if signs is None else signs * slope), bend
+
+    def hessian(self, beta, block, bends=None) -> np.ndarray:
+        """(d, d)."""
+        return block.rows.gram(self._bends(beta, block) if bends is None else bends)
+
+    def product(self, beta, vector, block, bends=None) -> np.ndarray:
+        """The Hessian at beta times a vector: (d,)."""
+        bends = self._bends(beta, block) if bends is None else bends
+        return block.rows.sums(bends * block.rows.scores(vector))
+
+    def jumps(self, one, other, block) -> np.ndarray:
+        """How many records leave their quadratic piece between two points; for a loss that consists of such."""
+        here, there = (self._margins(beta, block)[1] for beta in (one, other))
+        bend, apart = self.loss.bend(here), self.loss.slope(here) != self.loss.slope(there)
+        # Both ends of a loss are flat, but their slopes differ.
+        return np.count_nonzero((bend != self.loss.bend(there)) | (apart & (bend == 0)))
+
+    def _margins(self, beta, block):
+        scores = block.rows.scores(beta)
+        signs = None if block.codes is None else 2.0 * block.codes - 1
+        return signs, scores if signs is None else signs * scores
+
+    def _bends(self, beta, block):
+        return block.weighted(self.class_weights, self.loss.bend(self._margins(beta, block)[1]))
+
+
+@dataclass(frozen=True)
+class SoftmaxSums:
+    """`MarginSums` for K classes; coefficients C (K - 1, d) come as one vector.
+
+    Parameters
+    ----------
+    n_classes : int
+    class_weights : ndarray (K,), optional
+
+    >>> block = Block(Rows(np.array([[1.0]])), np.array([0]))
+    >>> SoftmaxSums(2).gradient(np.zeros(1), block).round(3)
+    array([-0.707])
+    """
+
+    n_classes: int
+    class_weights: np.ndarray | None = None
+
+    def gradient(self, beta, block) -> np.ndarray:
+        """((K - 1) d,)."""
+        return self.pull(beta, block)[0]
+
+    def pull(self, beta, block) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient ((K - 1) d,), and probabilities (m, K), which make `hessian` and `product` cheaper."""
+        basis, p = self._predictions(beta, block)
+        residual = p.copy()
+        residual[np.arange(len(p)), block.codes] -= 1
+        return block.rows.sums(basis @ block.weighted(self.class_weights, residual).T).ravel(), p
+
+    def hessian(self, beta, block, bends=None) -> np.ndarray:
+        """((K - 1) d, (K - 1) d)."""
+        basis, p = self._predictions(beta, block, bends)
+        k, d, mean = len(basis), block.rows.width, p @ basis.T
+        total = np.empty((k, d, k, d))
+        for a in range(k):
+            for b in range(a, k):
+                bend = p @ (basis[a] * basis[b]) - mean[:, a] * mean[:, b]
+                total[a, :, b] = total[b, :, a] = block.rows.gram(block.weighted(self.class_weights, bend))
+        return total.reshape(k * d, k * d)
+
+    def product(self, beta, vector, block, bends=None) -> np.ndarray:
+        """The Hessian at beta times a vector: ((K - 1) d,)."""
+        basis, p = self._predictions(beta, block, bends)
+        along = block.rows.scores(vector.reshape(len(basis), -1).T) @ basis
+        along -= np.einsum("ij,ij->i", p, along)[:, None]
+        along *= p
+        return block.rows.sums(basis @ block.weighted(self.class_weights, along).T).ravel()
+
+    def _predictions(self, beta, block, known=None):
+        basis = zero_sum_basis(self.n_classes)
+        if known is not None:
+            return basis, known
+        return basis, probabilities(block.rows.scores(beta.reshape(len(basis), -1).T) @ basis, axis=1)
+
+
 def gradient(beta, rows, loss, regularization, linear, weights=None, n_records=None) -> np.ndarray:
     """Gradient (d,) of (1/n) sum weight loss(rows beta) + (regularization/2) ||beta||^2 + linear'beta.
 
     `n_records` is the n that divides the sum, the number of rows if left out.
     """
-    slope = loss.slope(rows @ beta)
-    slope = slope if weights is None else weights * slope
-    return slope @ rows / (n_records or len(rows)) + regularization * beta + linear
+    total = MarginSums(loss).gradient(beta, Block(Rows(rows), None, weights))
+    return total / (n_records or len(rows)) + regularization * beta + linear
 
 
 def curvature_sum(beta, rows, loss, weights=None) -> np.ndarray:
-    """Hessian (d, d) of the weighted *sum* of the losses, in blocks of rows so that memory stays bounded."""
-    bend = loss.bend(rows @ beta)
-    return weighted_gram(rows, bend if weights is None else weights * bend)
-
-
-def weighted_gram(rows, weights) -> np.ndarray:
-    """rows' diag(weights) rows, in blocks of rows so that memory stays bounded."""
-    total = np.zeros((rows.shape[1], rows.shape[1]))
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        total += (block * weights[start : start + _BLOCK, None]).T @ block
-    return total
+    """Hessian (d, d) of the weighted *sum* of the losses."""
+    return MarginSums(loss).hessian(beta, Block(Rows(rows), None, weights))
 
 
 def softmax_gradient(C, Z, codes, regularization, linear, weights=None, n_records=None) -> np.ndarray:
     """Gradient (K - 1, d) of (1/n) sum weight (-log p_code) + (regularization/2) ||C||^2 + <linear, C>."""
-    basis = zero_sum_basis(len(C) + 1)
-    residual = probabilities(Z @ C.T @ basis, axis=1)
-    residual[np.arange(len(Z)), codes] -= 1
-    if weights is not None:
-        residual *= weights[:, None]
-    return basis @ residual.T @ Z / (n_records or len(Z)) + regularization * C + linear
+    total = SoftmaxSums(len(C) + 1).gradient(C.ravel(), Block(Rows(Z), codes, weights))
+    return total.reshape(C.shape) / (n_records or len(Z)) + regularization * C + linear
 
 
 def softmax_curvature_sum(C, Z, weights=None) -> np.ndarray:
     """Hessian ((K - 1) d, (K - 1) d) of the weighted *sum* of the losses."""
-    k, d = C.shape
-    basis = zero_sum_basis(k + 1)
-    p = probabilities(Z @ C.T @ basis, axis=1)
-    mean = p @ basis.T
-    total = np.empty((k, d, k, d))
-    for a in range(k):
-        for b in range(a, k):
-            bend = p @ (basis[a] * basis[b]) - mean[:, a] * mean[:, b]
-            total[a, :, b] = total[b, :, a] = weighted_gram(Z, bend if weights is None else weights * bend)
-    return total.reshape(k * d, k * d)
+    return SoftmaxSums(len(C) + 1).hessian(C.ravel(), Block(Rows(Z), None, weights))
