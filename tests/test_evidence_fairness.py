@@ -1,18 +1,20 @@
-"""Gaps measured by hand and by enumeration, bounds against every change they speak of, reaches against drawn noise."""
+"""Gaps by hand and by fairlearn, bounds against every change that they speak of, reaches against fitted models."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
+from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
 from scipy.optimize import brentq
 from scipy.special import expit
+from scipy.stats import kstest
+from sklearn.metrics import accuracy_score
 
 from helpers import data, erm
-from helpers.data.groups import load_groups
+from helpers.data.groups import LEVELS, load_groups, load_members
 from helpers.evidence import fairness
 from helpers.evidence.fairness import NOTIONS, Gap
-from helpers.privacy import gaussian_delta
 
 RNG = np.random.default_rng
 
@@ -47,6 +49,34 @@ def test_the_gap_is_the_difference_of_two_probabilities(seed):
         assert Gap(y, member, notion).of(scores) == pytest.approx(expected, abs=1e-15)
 
 
+RATES = {
+    "demographic_parity": selection_rate,
+    "equal_opportunity": true_positive_rate,
+    "false_positive_rate": false_positive_rate,
+    "accuracy_parity": accuracy_score,
+}
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_gaps_are_those_of_fairlearn(notion):
+    """A group's rate less that over all, for three groups at once."""
+    rng = RNG(6)
+    scores, y, groups = rng.normal(size=60), np.arange(60) % 2, rng.integers(0, 3, 60)
+    frame = MetricFrame(metrics=RATES[notion], y_true=y, y_pred=scores > 0, sensitive_features=groups)
+    gaps = [Gap(y, groups == k, notion).of(scores) for k in range(3)]
+    np.testing.assert_allclose(gaps, frame.by_group - frame.overall, rtol=0, atol=1e-14)
+    assert max(gaps) - min(gaps) == pytest.approx(frame.difference(), abs=1e-14)
+
+
+def test_a_rate_of_nobody_is_no_gap_here_and_zero_in_fairlearn():
+    """As the module says; if fairlearn changes this, so does the module's text."""
+    y, predicted, groups = np.array([1, 0, 1, 0]), np.array([1, 0, 1, 1]), np.array(list("aabb"))
+    y[2:] = 0  # group b has no positives
+    frame = MetricFrame(metrics=true_positive_rate, y_true=y, y_pred=predicted, sensitive_features=groups)
+    assert frame.by_group.tolist() == [1.0, 0.0]
+    assert math.isnan(Gap(y, groups == "b", "equal_opportunity").of(predicted - 0.5))
+
+
 def test_a_score_of_zero_is_a_negative_prediction():
     assert Gap([1, 1], [True, False]).of(np.array([0.0, 1.0])) == -0.5
 
@@ -77,6 +107,8 @@ def test_an_absent_group_has_no_gap_and_no_bound(y, member, notion):
     values = [gap.of(scores), *gap.interval(scores, 0.1), gap.fraction(scores, 0.1), gap.sampling()]
     values += [gap.printed(scores, 0.1), gap.printed_fraction(scores, 0.1), gap.expected_flips(scores, 0.1)]
     assert np.isnan(values).all()
+    drawn = fairness.released_gaps({"absent": gap}, [1.0], [[0.2], [-0.1]], 0.1, n_models=3, rng=RNG(0))
+    assert np.isnan(drawn["absent"]).all()
 
 
 # -------------------------------------------------------------------------------------------------- its bounds
@@ -122,6 +154,14 @@ def test_the_printed_bound_is_infinite_at_a_score_of_zero():
     assert gap.printed(np.array([0.0, 1.0]), 0.0) == 0.0
 
 
+def test_an_infinite_reach_allows_every_gap_and_no_other():
+    gap, scores = Gap([1, 0, 1, 0], [True, False, False, False]), np.array([0.3, -0.2, 0.1, -5.0])
+    for reach in (math.inf, np.full(4, math.inf)):
+        assert gap.interval(scores, reach) == pytest.approx((-0.75, 0.75))  # all of one side and none of the other
+        assert gap.fraction(scores, reach) == pytest.approx(1.5)
+    assert gap.printed(scores, math.inf) == math.inf
+
+
 def test_expected_flips_against_drawn_models():
     rng = RNG(1)
     rows, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
@@ -145,11 +185,24 @@ def test_sampling_covers_and_is_of_hoeffdings_size():
 # --------------------------------------------------------------------------------------------- reaches of noise
 
 
-def test_output_scale_makes_the_minimiser_private():
-    scale = fairness.output_scale(epsilon=1.0, delta=1e-6, n_records=500, regularization=0.02, radius=2.0)
-    # Replacing one record of norm 2 moves the minimiser by at most 2 * 2 / (500 * .02), and some pair by nearly that.
-    moved = 4 / (500 * 0.02)
-    assert gaussian_delta(1.0, moved / scale) == pytest.approx(1e-6, rel=1e-6)
+def test_intervals_of_fitted_models_cover_the_gap_without_noise():
+    """Output perturbation as the package has it: its scale gives the reach, its noise is what the reach is about."""
+    rng = RNG(7)
+    X = rng.normal(size=(300, 4)) / 4
+    y, member = (rng.random(300) < expit(5 * X[:, 0])).astype(int), rng.random(300) < 0.3
+    settings = {"regularization": 0.1, "fit_intercept": False, "radius": 1.0}
+    rows = erm.design_matrix(X, radius=1.0, fit_intercept=False)
+    without = rows @ erm.ERMClassifier(**settings).fit(X, y).coef_[0]
+    gap, lengths = Gap(y, member), np.linalg.norm(rows, axis=1)
+    covered, moved = [], []
+    for seed in range(200):
+        model = erm.OutputPerturbationClassifier(2.0, delta=1e-4, random_state=seed, **settings).fit(X, y)
+        reach = fairness.output_reach(lengths, model.noise_scale_, failure=0.1, slack=0.02)
+        low, high = gap.interval(model.decision_function(X), reach, slack=0.02)
+        covered.append(low <= gap.of(without) <= high)
+        moved.append((model.decision_function(X) - without)[0] / (model.noise_scale_ * lengths[0]))
+    assert np.mean(covered) >= 0.9
+    assert kstest(moved, "norm").pvalue > 0.01
 
 
 def test_output_reach_is_left_with_the_probability_it_says():
@@ -235,49 +288,11 @@ def test_published_reach_is_the_product_of_its_two_constants():
     assert fairness.published_reach([1.5], dimension=7, **problem)[0] == pytest.approx(by_hand)
 
 
-# ------------------------------------------------------------------------------------- rates and differences
-
-
-Y = [1, 1, 0, 0, 1, 0, 0, 0]
-PREDICTED = [1, 0, 1, 0, 1, 0, 0, 0]
-GROUPS = list("aaaabbbc")
-
-
-def test_rates_by_hand():
-    rates = fairness.group_rates(Y, PREDICTED, GROUPS)
-    assert rates.index.tolist() == ["a", "b", "c", "overall"]
-    assert rates.n.tolist() == [4, 3, 1, 8]
-    np.testing.assert_allclose(rates.selection_rate, [1 / 2, 1 / 3, 0, 3 / 8])
-    np.testing.assert_allclose(rates.true_positive_rate, [1 / 2, 1, np.nan, 2 / 3])
-    np.testing.assert_allclose(rates.false_positive_rate, [1 / 2, 0, 0, 1 / 5])
-    np.testing.assert_allclose(rates.accuracy, [1 / 2, 1, 1, 6 / 8])
-    np.testing.assert_allclose(rates.balanced_accuracy, [1 / 2, 1, np.nan, (2 / 3 + 4 / 5) / 2])
-    np.testing.assert_allclose(rates.prevalence, [1 / 2, 1 / 3, 0, 3 / 8])
-
-
-@pytest.mark.parametrize(
-    ("notion", "between", "to_overall"),
-    [
-        ("demographic_parity", 1 / 2, 3 / 8),
-        ("equal_opportunity", 1 / 2, 1 / 3),
-        ("false_positive_rate", 1 / 2, 3 / 10),
-        ("accuracy_parity", 1 / 2, 1 / 4),
-        ("equalized_odds", 1 / 2, 1 / 3),
-    ],
-)
-def test_differences_by_hand(notion, between, to_overall):
-    assert fairness.difference(Y, PREDICTED, GROUPS, notion) == pytest.approx(between)
-    assert fairness.difference(Y, PREDICTED, GROUPS, notion, "to_overall") == pytest.approx(to_overall)
-
-
-def test_equalized_odds_is_not_accuracy_parity():
-    """Right three times in four in both groups, but wrong on different labels."""
-    y, predicted = [1, 1, 0, 0] * 2, [1, 0, 0, 0, 1, 1, 1, 0]
-    assert fairness.difference(y, predicted, list("aaaabbbb"), "accuracy_parity") == 0
-    assert fairness.difference(y, predicted, list("aaaabbbb"), "equalized_odds") == 0.5
-
-
 # -------------------------------------------------------------------------------------------------- refusals
+
+
+def fitted_with_bounds(bounds):
+    return erm.OutputPerturbationClassifier(1.0, 0.1, delta=1e-6, bounds=bounds).fit([[0.5], [0.2]], [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -291,20 +306,36 @@ def test_equalized_odds_is_not_accuracy_parity():
         (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), -0.1), "reach must be at least 0"),
         (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), 0.1, slack=-1.0), "slack must be"),
         (lambda: Gap([0, 1], [True, False]).sampling(0), "failure must be"),
+        (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), math.nan), "reach must be at least 0"),
+        (lambda: Gap([0, 1], [True, False]).of([0.1, math.nan]), "scores must be numbers, got NaN"),
+        (lambda: Gap([0, 1], [True, False]).interval([0.1, math.nan], 0.1), "scores must be numbers, got NaN"),
         (lambda: fairness.output_reach([1.0], -1.0), "scale must be"),
+        (lambda: fairness.output_reach([1.0], math.inf), "scale must be"),
+        (lambda: fairness.output_reach([1.0, math.inf], 1.0), "lengths must be finite"),
+        (lambda: fairness.output_reach([-1.0], 1.0), "lengths must be finite"),
         (lambda: fairness.output_reach([1.0], 1.0, failure=1), "failure must be"),
         (lambda: fairness.objective_reach([1.0], 1.0, n_records=0, regularization=0.1), "n_records must be"),
         (lambda: fairness.objective_reach([1.0], 1.0, n_records=9, regularization=0), "regularization must be"),
-        (lambda: fairness.difference([0, 1], [0, 1], "ab", "equal odds"), "notion must be one of"),
-        (lambda: fairness.difference([0, 1], [0, 1], list("ab"), "equalized_odds", "all"), "method must be one of"),
-        (lambda: fairness.group_rates([0, 1], [0.5, 1], list("ab")), "predicted must be 0 and 1"),
-        (lambda: fairness.group_rates([0, 1], [0, 1], list("abc")), "groups must be of the shape"),
+        (lambda: fairness.objective_reach([math.nan], 1.0, n_records=9, regularization=0.1), "lengths must be finite"),
+        (lambda: fairness.published_reach([1.0], epsilon=1.0, delta=0.0, n_records=9, dimension=2), "delta must be"),
+        (lambda: fairness.published_reach([1.0], epsilon=0.0, delta=0.1, n_records=9, dimension=2), "epsilon must be"),
+        (lambda: fitted_with_bounds([[0.0, math.inf]]), "bounds must be finite"),
+        (lambda: fitted_with_bounds([[math.nan, 1.0]]), "bounds must be finite"),
         (lambda: load_groups("electricity"), "name must be one of 'adult', 'ham10000'"),
+        (lambda: load_members("adults", "sex", "Female"), "name must be one of 'adult', 'ham10000'"),
+        (lambda: load_members("adult", "age", "Female"), "attribute must be one of 'sex', 'race'"),
+        (lambda: load_members("adult", "sex", "female"), "level must be one of 'Female', 'Male', got 'female'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, needle):
     with pytest.raises(ValueError, match=needle):
         call()
+
+
+def test_an_unknown_group_is_refused_before_anything_is_loaded(monkeypatch):
+    monkeypatch.setattr("helpers.data.groups.load_groups", lambda name: pytest.fail("loaded"))
+    with pytest.raises(ValueError, match="level must be"):
+        load_members("ham10000", "sex", "Female")
 
 
 # ------------------------------------------------------------------------------------------- groups of real data
@@ -318,6 +349,8 @@ def test_groups_of_adult_are_those_of_its_columns():
         column = adult.X[:, adult.feature_names.index(f"{attribute}={level}")]
         assert member.sum() == count
         assert (member == (column == 1)).all()
+        assert (load_members("adult", attribute, level) == member).all()
+    assert {name: set(values) for name, values in LEVELS["adult"].items()} == {c: set(groups[c]) for c in groups}
 
 
 @pytest.mark.skipif(not data.is_available("ham10000"), reason="HAM10000 is not on this machine")
@@ -328,3 +361,4 @@ def test_groups_of_ham10000_are_those_of_its_metadata():
     assert known.age[(groups.age == "under 45").to_numpy()].max() == 40
     assert known.age[(groups.age == "45 to 64").to_numpy()].agg(["min", "max"]).tolist() == [45, 60]
     assert known.age[(groups.age == "65 and over").to_numpy()].min() == 65
+    assert {name: set(values) for name, values in LEVELS["ham10000"].items()} == {c: set(groups[c]) for c in groups}

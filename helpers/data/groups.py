@@ -13,6 +13,14 @@ from helpers.data.dataset import Dataset
 from helpers.data.public import ham10000_metadata
 
 _AGE_BANDS = {"under 45": 45.0, "45 to 64": 65.0, "65 and over": np.inf}
+# Data set -> attribute -> its levels, public: a level is known whether or not a record has it.
+LEVELS = {
+    "adult": {
+        "sex": ("Female", "Male"),
+        "race": ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White"),
+    },
+    "ham10000": {"sex": ("female", "male", "unknown"), "age": (*_AGE_BANDS, "unknown")},
+}
 
 
 def load_groups(name: str) -> pd.DataFrame:
@@ -25,8 +33,7 @@ def load_groups(name: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Texts. adult: sex ("Female", "Male") and race (five levels of the census form). ham10000, one row an image: sex
-        ("female", "male", "unknown") and age ("under 45", "45 to 64", "65 and over", "unknown").
+        Texts, a column for each attribute of `LEVELS`; of ham10000 one row an image.
 
     Raises
     ------
@@ -38,11 +45,34 @@ def load_groups(name: str) -> pd.DataFrame:
     >>> load_groups("adult").sex.value_counts().tolist()
     [32650, 16192]
     """
-    if check_choice("name", name, ("adult", "ham10000")) == "adult":
+    if check_choice("name", name, tuple(LEVELS)) == "adult":
         dataset = load("adult")
-        return pd.DataFrame({attribute: _levels(dataset, attribute) for attribute in ("sex", "race")})
+        return pd.DataFrame({attribute: _levels(dataset, attribute) for attribute in LEVELS["adult"]})
     known = ham10000_metadata()
     return pd.DataFrame({"sex": known["sex"].to_numpy(str), "age": _bands(known["age"].to_numpy(float))})
+
+
+def load_members(name: str, attribute: str, level: str) -> np.ndarray:
+    """Which records of `load(name)` are in one group (n,), of bool.
+
+    Parameters
+    ----------
+    name, attribute, level
+        As in `LEVELS`. Nobody has to be in the group.
+
+    Raises
+    ------
+    ValueError
+        A data set, an attribute or a level that `LEVELS` does not have, before anything is loaded.
+    DatasetUnavailable
+        As `load` does.
+
+    >>> int(load_members("adult", "race", "Black").sum())
+    4685
+    """
+    levels = LEVELS[check_choice("name", name, tuple(LEVELS))]
+    check_choice("level", level, levels[check_choice("attribute", attribute, tuple(levels))])
+    return (load_groups(name)[attribute] == level).to_numpy()
 
 
 def _levels(dataset: Dataset, attribute: str) -> np.ndarray:

@@ -3,8 +3,13 @@
 A gap is F_k = P(event | group k) - P(event), the event being "predicted positive" or "predicted right" among all
 records or among those of one label: `Gap` measures it, and bounds it for every model whose scores lie within a given
 reach. `output_reach` and `objective_reach` say how far private scores are from those without noise, the published
-constants stand beside them. `difference` has the definitions and names of the package fairlearn.
-Nothing here is private: gaps of private records are releases that a caller would have to pay for.
+constants stand beside them. Nothing here is private: gaps of private records are releases that a caller would have to
+pay for.
+
+Rates by group and their differences over all groups are left to `fairlearn.metrics`, whose definitions these are: a
+`Gap` is an entry of `MetricFrame.by_group` less `MetricFrame.overall`. What fairlearn does not have is the gap as a
+linear function of the events, which the bounds need. They differ where a group has no record of a label: a `Gap` is
+NaN there, fairlearn 0.15 takes the group's rate for 0, and so may report a difference that nobody has seen.
 """
 
 import math
@@ -12,12 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm import UNWEIGHTED, largest_move
-from helpers.privacy import gaussian_mu
 
 # Notion: label that the records have (None: any), and whether the event is a right prediction or a positive one.
 _NOTIONS = {
@@ -49,7 +51,7 @@ class Gap:
     Raises
     ------
     ValueError
-        An unknown notion, other labels, or arrays that do not fit.
+        An unknown notion, other labels, or arrays that do not fit; from the methods, scores that are NaN.
 
     Source: the gap, Mangold's defence slides "Measuring Group Fairness".
 
@@ -113,7 +115,7 @@ class Gap:
         ----------
         scores : array (n,)
         reach : float or array (n,)
-            At least 0.
+            At least 0; infinite where nothing is known.
         slack : float
             Weight of the records that may move further, as a share of 2 (1 - share of the group): `output_reach`.
 
@@ -189,87 +191,9 @@ class Gap:
         scores = np.asarray(scores, dtype=float)
         if scores.shape[-1:] != self.y.shape:
             raise ValueError(f"scores must be of shape (..., {len(self.y)}), got {scores.shape}")
+        if np.isnan(scores).any():
+            raise ValueError("scores must be numbers, got NaN")
         return scores
-
-
-def group_rates(y, predicted, groups) -> pd.DataFrame:
-    """Rates of a classifier by group and over all, NaN where a group lacks the label.
-
-    Parameters
-    ----------
-    y, predicted : array (n,) of 0 and 1 (or bool)
-    groups : array (n,)
-
-    Returns
-    -------
-    DataFrame
-        Index: the groups, sorted, and "overall". Columns n, prevalence, selection_rate, true_positive_rate,
-        false_positive_rate, accuracy, balanced_accuracy.
-
-    >>> group_rates([1, 0, 1, 0], [1, 1, 0, 0], list("aabb")).selection_rate.tolist()
-    [1.0, 0.0, 0.5]
-    """
-    y, predicted, groups = _checked_predictions(y, predicted, groups)
-    parts = {str(level): groups == level for level in np.unique(groups)} | {"overall": np.ones(len(y), bool)}
-    return pd.DataFrame({name: _rates(y[part], predicted[part]) for name, part in parts.items()}).T.astype({"n": int})
-
-
-_RATE_OF = {
-    "demographic_parity": ("selection_rate",),
-    "equal_opportunity": ("true_positive_rate",),
-    "false_positive_rate": ("false_positive_rate",),
-    "accuracy_parity": ("accuracy",),
-    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
-}
-
-
-def difference(y, predicted, groups, notion, method="between_groups") -> float:
-    """One number for all groups: the largest difference of the notion's rate.
-
-    Parameters
-    ----------
-    y, predicted, groups
-        As in `group_rates`.
-    notion : {"demographic_parity", "equal_opportunity", "false_positive_rate", "accuracy_parity", "equalized_odds"}
-        Equalized odds: the larger of the differences of true and of false positive rates.
-    method : {"between_groups", "to_overall"}
-        Largest minus least rate, or largest distance of a group's rate from that over all.
-
-    Raises
-    ------
-    ValueError
-        Unknown names, arrays that do not fit.
-
-    Source: fairlearn 0.15, whose demographic_parity_difference, equal_opportunity_difference,
-    equalized_odds_difference, and derived metrics for the other two these are. A group without records of a label is
-    left out, as there.
-
-    >>> difference([1, 0, 1, 0], [1, 1, 0, 0], list("aabb"), "equalized_odds")
-    1.0
-    """
-    check_choice("notion", notion, _RATE_OF)
-    check_choice("method", method, ("between_groups", "to_overall"))
-    rates = group_rates(y, predicted, groups)
-    by_group, overall = rates.drop(index="overall"), rates.loc["overall"]
-    spread = by_group.max() - by_group.min() if method == "between_groups" else (by_group - overall).abs().max()
-    return float(spread[list(_RATE_OF[notion])].max())
-
-
-def output_scale(*, epsilon, delta, n_records, regularization, radius=1.0, weighting=UNWEIGHTED) -> float:
-    """Standard deviation of each coefficient's noise in Gaussian output perturbation, logistic loss.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget; the calibration is exact.
-    n_records, regularization, radius, weighting
-        As in `helpers.erm.largest_move`, the l2 sensitivity of the minimiser.
-
-    >>> round(output_scale(epsilon=1.0, delta=1e-9, n_records=30_000, regularization=0.01), 4)
-    0.0366
-    """
-    move = largest_move(n_records=n_records, regularization=regularization, radius=radius, weighting=weighting)
-    return move / gaussian_mu(epsilon, delta)
 
 
 def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
@@ -286,7 +210,7 @@ def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
     lengths : array (n,)
         Euclidean norms of the rows, the constant feature included.
     scale : float
-        Standard deviation of each coefficient's noise: `output_scale`.
+        Standard deviation of each coefficient's noise: `noise_scale_` of a fitted `OutputPerturbationClassifier`.
     failure, slack : float
         In (0, 1), chosen in advance.
 
@@ -294,10 +218,15 @@ def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
     -------
     ndarray (n,)
 
+    Raises
+    ------
+    ValueError
+        A number out of range, lengths that are negative or not finite.
+
     >>> output_reach(np.array([1.0]), 0.01).round(4)
     array([0.0426])
     """
-    return _z_of(failure, slack, gaussian=True) * check_real("scale", scale, low=0) * np.asarray(lengths, float)
+    return _z_of(failure, slack, gaussian=True) * check_real("scale", scale, low=0) * _checked_lengths(lengths)
 
 
 def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, failure=0.01, slack=0.002) -> np.ndarray:
@@ -330,6 +259,11 @@ def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, fa
     ndarray (n,)
         Infinite where 2 A v > 1: nothing is proved there.
 
+    Raises
+    ------
+    ValueError
+        As in `output_reach`.
+
     >>> objective_reach(np.array([1.0]), 10.0, n_records=30_000, regularization=0.01).round(4)
     array([0.1654])
     """
@@ -338,11 +272,12 @@ def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, fa
     radius = check_real("radius", radius, low=0, inclusive="neither")
     spread = check_real("scale", scale, low=0) / (n_records * regularization)
     bend = _LARGEST_THIRD_DERIVATIVE * radius**3 / (2 * regularization)
+    lengths = _checked_lengths(lengths)
     if 2 * bend * spread > 1:
-        return np.full(np.shape(lengths), np.inf)
+        return np.full(lengths.shape, np.inf)
     # The smaller root, written without a difference of near numbers.
     bias = 2 * bend * spread**2 / (1 + math.sqrt(1 - (2 * bend * spread) ** 2))
-    return (_z_of(failure, slack, gaussian=False) * spread + bias) * np.asarray(lengths, float)
+    return (_z_of(failure, slack, gaussian=False) * spread + bias) * lengths
 
 
 def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.01, slack=0.002) -> dict:
@@ -395,12 +330,18 @@ def published_reach(
     Parameters
     ----------
     lengths : array (n,)
+        As in `output_reach`.
     epsilon, delta, n_records, regularization, radius
-        As in `output_scale`.
+        As in `OutputPerturbationClassifier`.
     dimension : int
         p, number of coefficients.
     failure : float
         In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        As in `output_reach`.
 
     Source: the code published with Mangold et al. 2023 (pmangold/fairness-privacy), read at commit a7a03ae.
 
@@ -408,10 +349,13 @@ def published_reach(
     ...                 regularization=0.01).round(2)
     array([5.87])
     """
-    dimension = check_integer("dimension", dimension, low=1)
+    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
     failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
+    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
+    for name, value in (("epsilon", epsilon), ("regularization", regularization), ("radius", radius)):
+        check_real(name, value, low=0, inclusive="neither")
     tail = math.sqrt(32 * dimension * math.log(1.25 / delta) * math.log(2 / failure))
-    return 2 * math.sqrt(2) * np.asarray(lengths, float) * radius * tail / (epsilon * regularization * n_records)
+    return 2 * math.sqrt(2) * _checked_lengths(lengths) * radius * tail / (epsilon * regularization * n_records)
 
 
 def _z_of(failure, slack, *, gaussian) -> float:
@@ -421,35 +365,15 @@ def _z_of(failure, slack, *, gaussian) -> float:
     return float(-ndtri(rare / 2)) if gaussian else math.sqrt(2 * math.log(2 / rare))
 
 
-def _rates(y, predicted) -> dict[str, float]:
-    recall, fallout = _mean(predicted[y == 1]), _mean(predicted[y == 0])
-    return {
-        "n": len(y),
-        "prevalence": _mean(y == 1),
-        "selection_rate": _mean(predicted),
-        "true_positive_rate": recall,
-        "false_positive_rate": fallout,
-        "accuracy": _mean(predicted == (y == 1)),
-        "balanced_accuracy": (recall + 1 - fallout) / 2,
-    }
-
-
-def _mean(values) -> float:
-    return float(np.mean(values)) if len(values) else math.nan
-
-
-def _checked_predictions(y, predicted, groups):
-    y, predicted, groups = np.asarray(y), np.asarray(predicted), np.asarray(groups)
-    for name, values in (("y", y), ("predicted", predicted)):
-        if values.ndim != 1 or not np.isin(values, (0, 1)).all():
-            raise ValueError(f"{name} must be 0 and 1 of shape (n,), got {values.dtype} {values.shape}")
-    if not y.shape == predicted.shape == groups.shape:
-        raise ValueError(f"groups must be of the shape of y and predicted, got {groups.shape}")
-    return y, predicted.astype(bool), groups
-
-
 def _checked_reach(reach, scores) -> np.ndarray:
     reach = np.broadcast_to(np.asarray(reach, dtype=float), scores.shape)
     if not (reach >= 0).all():
         raise ValueError("reach must be at least 0, got a negative number or NaN")
     return reach
+
+
+def _checked_lengths(lengths) -> np.ndarray:
+    lengths = np.asarray(lengths, dtype=float)
+    if not ((lengths >= 0) & np.isfinite(lengths)).all():
+        raise ValueError("lengths must be finite and at least 0, got a negative number, an infinite one or NaN")
+    return lengths
