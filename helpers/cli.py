@@ -95,13 +95,14 @@ def _add_recipe(add) -> None:
     """A table, a public schema, a private classifier, its predictions."""
     command = add("schema", _schema, "propose a schema for a CSV or Parquet file, or check one; for the holder's eyes")
     command.add_argument("file")
-    task = command.add_mutually_exclusive_group(required=True)
-    task.add_argument("--label", metavar="COLUMN", help="propose a schema with this label; private until confirmed")
+    task = command.add_mutually_exclusive_group()
+    task.add_argument("--label", metavar="COLUMN", help="column of the label in the proposal (the last one)")
     task.add_argument("--check", metavar="SCHEMA", help="count the rows that break this schema")
     command.add_argument("--out", metavar="YAML", help="where the proposal goes (FILE with the ending .schema.yaml)")
     command = add("fit", _fit, "fit the private classifier to a CSV or Parquet file and write its privacy card")
     command.add_argument("file")
     command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
+    command.add_argument("--label", metavar="COLUMN", help="column of the label, as the schema has it")
     command.add_argument("--epsilon", type=float, required=True)
     command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
     command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
@@ -134,7 +135,8 @@ def _run(options) -> int:
     chapter = chapters.chapter(options.chapter)
     values = _values(chapter, options)
     notebook = _executed(chapter, values, options).notebook
-    print(notebook)
+    kept = [file for file in sorted(notebook.parent.glob("*.csv")) if not file.is_symlink()]
+    print(notebook, *kept, sep="\n")
     if not options.html:
         return 0
     from helpers.book import pages
@@ -143,10 +145,12 @@ def _run(options) -> int:
 
 
 def _record(options) -> int:
-    from helpers.book import record
+    from helpers.book import own_data, record
 
     chapter = chapters.chapter(options.chapter)
     values = _values(chapter, options)
+    if own := own_data.names(values):
+        raise ChapterError(f"dpbook record must have data that others have too, got {', '.join(own)}")
     expected = freshness.kept_names(chapter.code, chapter.defaults | values)
     if not expected:
         raise ChapterError(f"chapter {chapter.name} must keep a table (book.keep) to be recorded, it keeps none")
@@ -209,12 +213,15 @@ def _executed(chapter: Chapter, values: dict, options) -> _Executed:
 
 def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> float:
     """Let the chapter's trials use processes and a store; the seconds that interrupted runs have spent on them."""
+    from helpers.book import own_data
     from helpers.study import experiments
 
     modules = sources.reached(chapter.code)
     code = sources.modules_digest(modules)  # before the parts: an edit in between is noticed, not attributed
     identity = [chapter.name, freshness.of_tables(chapter.code), chapter.defaults | values]
-    store = paths.RUNS / chapter.name / "experiments.sqlite"
+    # Trials know a data set by its name, and a table of the reader's own may change: it gets a store of its own.
+    own = own_data.digest(values)
+    store = paths.RUNS / chapter.name / (f"experiments-{own}.sqlite" if own else "experiments.sqlite")
     chapters.check_writable(store.parent)
     try:
         session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
@@ -289,7 +296,7 @@ def _schema(options) -> int:
             breaches = wanted.breaches(tables.read(options.file))
             print(breaches.to_string(index=False) if len(breaches) else "every row follows the schema")
             return FAILED if len(breaches) else 0
-        out = _new_file("--out", options.out or _schema_beside(options.file))
+        out = _new_file("--out", options.out or tables.schema_beside(tables.found(options.file)))
         text = schema.propose(tables.read(options.file), options.label)
     out.write_text(text, encoding="utf-8")
     print(f"{out}: as private as the data until each entry marked {schema.MARK} is confirmed or replaced")
@@ -297,7 +304,7 @@ def _schema(options) -> int:
 
 
 def _fit(options) -> int:
-    from helpers.data import Schema
+    from helpers.data import Schema, tables
     from helpers.meta.published import PublishedClassifier
     from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
@@ -307,7 +314,9 @@ def _fit(options) -> int:
         card = _new_file("--card", options.card or Path(options.out).with_suffix(".html"))
         if card == out:
             raise ChapterError(f"--card must be another file than --out, got {str(out)!r}")
-        schema = Schema.read(options.schema or _schema_beside(options.file))
+        schema = Schema.read(options.schema) if options.schema else tables.schema_of(options.file)
+        if options.label not in (None, schema.label):
+            raise ChapterError(f"--label must be the label of the schema, {schema.label!r}, got {options.label!r}")
         relation = dict(zip(RELATIONS, (REPLACE_ONE, ADD_REMOVE), strict=True))[options.neighbouring]
         budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": relation}
         with warnings.catch_warnings(action="ignore"):  # of whatever a library says about the records
@@ -334,12 +343,6 @@ def _predict(options) -> int:
     return 0
 
 
-def _schema_beside(file: str) -> Path:
-    from helpers.data import tables
-
-    return tables.schema_beside(tables.find(file) or Path(file))
-
-
 @contextmanager
 def _bad_input_refused() -> Iterator[None]:
     """What files and arguments are refused for ends the command with its one line and exit code 2."""
@@ -347,6 +350,8 @@ def _bad_input_refused() -> Iterator[None]:
         yield
     except ValueError as error:
         raise ChapterError(str(error)) from None
+    except MemoryError:
+        raise ChapterError("the table must fit into memory several times over, got more records or columns") from None
 
 
 def _new_file(option: str, name: str | Path) -> Path:

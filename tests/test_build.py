@@ -11,6 +11,7 @@ import pytest
 
 from helpers import paths
 from helpers.book import chapters, claims, pages
+from helpers.data import cards
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_children_of_the_tests_have_no_network():
 
 
 def test_every_page_of_the_table_of_contents_is_there(site):
-    for page in ("index", "claims", "how-to-rerun", "glossary", "notation", "bibliography"):
+    for page in ("index", "claims", "how-to-rerun", "data-sets", "glossary", "notation", "bibliography"):
         assert (site / f"{page}.html").is_file()
     for chapter in chapters.chapters():
         assert (site / f"{chapter.name}.html").is_file()
@@ -73,6 +74,14 @@ def test_the_guide_describes_every_parameter(site):
             assert f">{name}<" in page, f"{chapter.name}.{name}"
         for name in chapter.parameter_sets:
             assert f"dpbook run {chapter.name} --set {name}" in re.sub(r"<[^>]+>", "", page)
+
+
+def test_the_page_of_data_sets_leads_from_each_row_to_its_card(site):
+    page = (site / "data-sets.html").read_text()
+    for card in cards.cards():
+        anchor = f"data-{card.name}".replace("_", "-")
+        assert f'href="#{anchor}"' in page, card.name
+        assert re.search(rf'id="{anchor}".{{0,40}}<h3>{card.name}<', page, re.DOTALL), card.name
 
 
 def test_a_page_of_a_re_run_keeps_its_citations_and_references(tmp_path):

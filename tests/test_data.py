@@ -610,10 +610,12 @@ def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch)
     assert from_openml.partition is None
     assert (from_openml.X == from_files.X).all()
     assert from_openml.y.tolist() == from_files.y.tolist() == [0, 1]
-    electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"]})
+    others = dict.fromkeys(list(public.ELECTRICITY_COLUMNS)[2:], 0.5)
+    electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"], **others})
     monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: electric)
-    assert data.load("electricity").X.tolist() == [[0.0, 2.0], [0.1, 7.0]]
-    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: pd.DataFrame({"V1": [5, 6], "Class": ["1", "2"]}))
+    assert data.load("electricity").X.tolist() == [[0.0, 2.0, *[0.5] * 6], [0.1, 7.0, *[0.5] * 6]]
+    made = pd.DataFrame(np.full((2, 500), 5.0), columns=[f"V{k + 1}" for k in range(500)]).assign(Class=["1", "2"])
+    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: made)
     assert data.load("madelon").y.tolist() == [0, 1]
 
 

@@ -104,7 +104,7 @@ def test_without_the_package_for_parquet_the_way_out_is_named(tmp_path, monkeypa
     for name in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "my.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match="pip install pyarrow"):
+    with pytest.raises(ValueError, match=r"extra `parquet`.*pip install '\.\[parquet\]'"):
         read(tmp_path / "my.parquet")
 
 
@@ -170,6 +170,16 @@ def test_numbers_are_the_nearest_double_whatever_stands_in_other_rows():
     assert schema.features(pd.DataFrame({"x": numbers})).ravel().tolist() == [float(number) for number in numbers]
 
 
+def test_a_missing_whole_number_breaks_no_rule_though_the_middle_of_its_bounds_is_not_whole():
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\n"
+        "columns: {x: {kind: integer, low: 0, high: 99, missing: true}}"
+    )
+    cells = pd.DataFrame({"x": ["?", "7", "7.5", "east"], "y": ["a"] * 4})
+    assert schema.features(cells).tolist() == [[50, 1], [7, 0], [8, 0], [50, 1]]
+    assert schema.breaches(cells)["rows"].tolist() == [2]
+
+
 def test_a_record_with_no_class_counts_as_the_majority():
     assert SCHEMA.encode(frame([[*ROWS[1][:-1], "unknown"], ROWS[1]]))[1].tolist() == [0, 1]
     several = Schema.parse(TEXT.replace("[yes, no], minority: yes", "[mild, none, severe]"))
@@ -183,11 +193,16 @@ def test_a_proposal_marks_what_comes_from_the_records_and_is_refused_until_confi
     for value in ("18", "120", " 9", "22.5", "north", "Müller"):
         assert value in body
         assert all("!private-confirm-or-replace" in line for line in body.splitlines() if value in line)
-    with pytest.raises(ValueError, match="!private-confirm-or-replace; do so, and remove the mark") as refused:
+    with pytest.raises(ValueError, match="23 entries with the mark !private-confirm-or-replace; confirm") as refused:
         Schema.parse(text)
-    assert {"basis", "label.levels", "columns.age.low", "columns.ward.levels"} <= set(
-        str(refused.value).partition("mark: ")[2].split(", ")
-    )
+    named, _, more = str(refused.value).partition("mark: ")[2].partition(" and ")
+    assert named.split(", ")[:4] == ["basis", "label.levels", "label.minority", "columns.age.kind"]
+    assert more == "17 more"
+    few = text
+    for entry in ("levels", "minority", "kind", "low", "high", "missing"):
+        few = few.replace(f"{entry}: {MARK}", f"{entry}:")
+    with pytest.raises(ValueError, match=r"got 1 entries .*mark: basis$"):
+        Schema.parse(few)
     assert "north" not in str(refused.value)
     assert "120" not in str(refused.value)
 
@@ -322,3 +337,13 @@ def test_a_private_classifier_learns_from_what_a_schema_encodes():
     assert "ranges of the protocol" in " ".join(model.guarantee_.assumes)
     assert np.mean(model.predict(X) == y) > 0.85
     assert [shape.name for shape in model.shapes_] == list(SCHEMA.domain.names[:-1])
+
+
+def test_a_proposal_for_a_label_that_is_not_named_takes_the_last_column_and_says_so(my):
+    text = propose(read(my))
+    assert "column: ill  # the last column, since none was named" in text
+    assert Schema.parse(text.replace(f"{MARK} ", "").replace("basis: ''", "basis: b")).label == "ill"
+    with pytest.raises(ValueError, match="label must be a column of at most 50 values, 'x' has 60"):
+        propose(pd.DataFrame({"x": range(60)}))
+    with pytest.raises(ValueError, match="label must be one of , got None"):
+        propose(pd.DataFrame())

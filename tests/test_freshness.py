@@ -36,7 +36,11 @@ def project(tmp_path, monkeypatch):
     write(tmp_path, "constraints.txt", "# pins\nnumpy==1\nscipy==1\n")
     for name in ("mine-a", "mine-b", "other"):
         write(tmp_path, f"results/{name}.csv", "x\n1\n")
-        write(tmp_path, f"results/{name}.json", '{"parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}')
+        write(
+            tmp_path,
+            f"results/{name}.json",
+            '{"chapter": "mine", "parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}',
+        )
     return tmp_path
 
 
@@ -139,7 +143,7 @@ def test_recorded_results_count_where_they_are_shown(project, cell, shown):
 
 def test_the_label_of_a_result_counts_and_its_other_provenance_does_not(project):
     cells = ["book.recorded('other')"]
-    entry = {"parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}
+    entry = {"chapter": "mine", "parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}
     assert changed(project, cells, "results/other.json", json.dumps(entry | {"commit": "x"})) == []
     assert changed(project, cells, "results/other.json", json.dumps(entry | {"seconds": 2})) == ["results/other"]
 

@@ -153,6 +153,31 @@ def test_no_record_can_stop_a_fit(folder, capsys, cell):
     assert len(shown.out.splitlines()) == 3
 
 
+@pytest.mark.parametrize(("column", "cell"), [("age", "50"), ("ward", "west"), ("ill", "no"), ("ill", "yes")])
+def test_a_constant_column_or_one_class_is_a_table_like_others(folder, capsys, column, cell):
+    records = table(400)
+    records[column] = cell
+    records.to_csv("my.csv", index=False)
+    assert fit() == 0
+    shown = capsys.readouterr()
+    assert not shown.err
+    assert len(shown.out.splitlines()) == 3
+    assert main(["predict", "m.joblib", "my.csv", "--out", "p.csv"]) == 0
+    assert pd.read_csv("p.csv")["probability of yes"].between(0, 1).all()
+
+
+def test_a_table_that_does_not_fit_into_memory_is_refused(folder, capsys, monkeypatch):
+    def full(*arguments, **options):
+        raise MemoryError("for an array with shape (77777,)")
+
+    for place in ("helpers.data.tables.pd.read_csv", "helpers.meta.published.PrivateMomentClassifier.fit"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, full)
+            refused(
+                capsys, ["fit", "my.csv", "--epsilon", "1", "--out", "m"], "the table must fit into memory .*columns$"
+            )
+
+
 def test_a_file_without_records(folder, capsys):
     table(0).to_csv("my.csv", index=False)
     refused(capsys, ["fit", "my.csv", "--epsilon", "1", "--out", "m"], "table must have one or more records, got none")
@@ -170,8 +195,14 @@ def test_a_file_without_records(folder, capsys):
         (["--epsilon", "1", "--delta", "0"], "delta must be"),
         (["--epsilon", "1", "--delta", "1"], "delta must be"),
         (["--epsilon", "1", "--schema", "no.yaml"], "schema must be a text file, got 'no.yaml'"),
-        (["--epsilon", "1", "--schema", "marked.yaml"], r"entries with !private.*remove the mark: columns\.age\.low$"),
+        (
+            ["--epsilon", "1", "--schema", "marked.yaml"],
+            r"1 entries with the mark !private.*its mark: columns\.age\.low$",
+        ),
+        (["--epsilon", "1", "--schema", "nothing.yaml"], "columns must name one or more columns that are not ignored"),
+        (["--epsilon", "1", "--schema", "fine.yaml"], r"columns\.age\.bins must be a whole number in \[1, 1024\]"),
         (["--epsilon", "1", "--schema", "large.yaml"], "domain must give 1 to 4000 features"),
+        (["--epsilon", "1", "--label", "age"], "--label must be the label of the schema, 'ill', got 'age'"),
         (["--epsilon", "1", "--card", "new"], "--card must be another file than --out"),
         (["--epsilon", "1", "--card", "my.csv"], "--card must be a new file, got 'my.csv'"),
         (["--epsilon", "1", "--out", "my.csv"], "--out must be a new file"),
@@ -184,6 +215,8 @@ def test_refused_before_the_records_are_read(folder, capsys, monkeypatch, argume
     )
     levels = ", ".join(f"l{k}" for k in range(4001))
     (folder / "large.yaml").write_text(TEXT.replace("north", levels))
+    (folder / "nothing.yaml").write_text(re.sub(r"\{kind.*\}", "{kind: ignore}", TEXT))
+    (folder / "fine.yaml").write_text(TEXT.replace("bins: 8", "bins: 1000000000", 1))
     before = {file.name for file in folder.iterdir()}
     monkeypatch.setattr("helpers.meta.published.read", lambda file: pytest.fail("the file was read"))
     refused(capsys, ["fit", "my.csv", "--out", "new", *arguments], words)
@@ -217,9 +250,7 @@ def test_bad_input_ends_with_exit_code_2(folder, capsys, arguments, words):
     assert not {"m", "p", "s"} & {file.name for file in folder.iterdir()}
 
 
-@pytest.mark.parametrize(
-    "arguments", [["fit", "my.csv"], ["schema", "my.csv"], ["predict"], ["fit", "a", "--seed", "1"]]
-)
+@pytest.mark.parametrize("arguments", [["fit", "my.csv"], ["schema"], ["predict"], ["fit", "a", "--seed", "1"]])
 def test_incomplete_commands(arguments):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
@@ -232,13 +263,17 @@ def test_incomplete_commands(arguments):
 def test_three_commands_from_a_file_to_predictions(folder, capsys):
     table(tilt=4.0).to_csv("my.csv", index=False)
     (folder / "my.schema.yaml").unlink()
-    assert main(["schema", "my.csv", "--label", "ill"]) == 0
+    assert main(["schema", "my.csv"]) == 0  # the label is the last column
     assert "as private as the data" in capsys.readouterr().out
-    refused(capsys, ["fit", "my.csv", "--epsilon", "1", "--out", "m.joblib"], "remove the mark: basis, label.levels")
+    refused(
+        capsys,
+        ["fit", "my.csv", "--epsilon", "1", "--out", "m.joblib"],
+        "14 entries .* remove its mark: basis, label.levels",
+    )
     proposal = (folder / "my.schema.yaml").read_text()
     confirmed = proposal.replace("!private-confirm-or-replace ", "").replace("basis: ''", "basis: b")
     (folder / "my.schema.yaml").write_text(confirmed)
-    assert fit() == 0
+    assert fit("--label", "ill", "--schema", "my.schema.yaml") == 0
     assert main(["predict", "m.joblib", "my.csv", "--out", "p.csv"]) == 0
     answer, truth = pd.read_csv("p.csv"), table(tilt=4.0)["ill"]
     assert list(answer) == ["prediction", "probability of no", "probability of yes"]
@@ -321,9 +356,14 @@ def no_results(tmp_path, monkeypatch):
 
 def record(folder, rows):
     folder.mkdir()
-    frame = pd.DataFrame(rows, columns=["dataset", "n", "minority", "epsilon", "auc"])
+    frame = pd.DataFrame(rows, columns=["dataset", "n", "minority", "epsilon", "auc"]).assign(splits=20)
+    frame = pd.concat([frame.assign(relation=relation) for relation in ("replace-one", "add/remove")])
+    frame["auc"] += 0.1 * (frame.relation == "add/remove")
+    frame["auc_low"], frame["auc_high"] = frame.auc - 0.04, frame.auc + 0.03
+    frame = frame.assign(**{f"balanced_accuracy{end}": 0.7 for end in ("", "_low", "_high")})
     frame.to_csv(folder / f"{QUALITY}.csv", index=False)
     provenance = {
+        "chapter": "private-classifiers",
         "sha256": hashlib.sha256((folder / f"{QUALITY}.csv").read_bytes()).hexdigest(),
         "parameters": {"n_seeds": 20},
         "seconds": 1,
@@ -346,7 +386,8 @@ def test_the_card_says_what_holds_and_what_does_not(classifier, no_results):
         "a noisy count",
         "No results are recorded",
         "scikit-learn",
-        "0 to 100",
+        "<td>0 to 100</td>",
+        "<td>0 to 10 or missing</td>",
         "<svg",
     ):
         assert words in card, words
@@ -388,11 +429,37 @@ def test_expected_quality_is_that_of_the_nearest_recorded_sets(classifier, no_re
     found, label = expected_quality(3100, 700.0, 5.0)
     assert found["dataset"].tolist() == ["set2", "set1", "set3"]
     assert set(found["epsilon"]) == {4.0}
-    assert "n_seeds=20" in label
+    assert label == "recorded 2026-01-01 with parameters of its own, 1 s"
     card = render(classifier)
-    assert "set2" in card
-    assert "no promise for this one" in card
+    for words in (
+        "at epsilon = 4 (replace-one)",
+        "<td>set2</td><td>3,000</td><td>750</td><td>0.52 (0.48 to 0.55)</td><td>0.70 (0.70 to 0.70)</td>",
+        "single fits on 20 splits or more",
+        "no promise for yours",
+    ):
+        assert words in card, words
     assert expected_quality(3100, -3.0, 0.01)[0]["epsilon"].tolist() == [0.1] * 3
+    assert "as yours" not in card
+    assert not expected_quality(3100, 3.0, 1.0)[0]["within"].any()
+    assert not expected_quality(10**7, 700.0, 1.0)[0]["within"].any()
+    other = PublishedClassifier.fit(table(), SCHEMA, epsilon=5.0, neighbouring=ADD_REMOVE)
+    assert "<td>0.62 (0.58 to 0.65)</td>" in render(other)
+
+
+def test_what_is_expected_is_recorded_for_both_relations():
+    for relation in ("replace-one", "add/remove"):
+        found, _ = expected_quality(1000, 60.0, 1.0, relation)
+        assert len(found) == 3
+        for score in ("auc", "balanced_accuracy"):
+            assert (found[f"{score}_low"] <= found[score]).all()
+            assert (found[score] <= found[f"{score}_high"]).all()
+
+
+def test_a_count_that_may_be_noise_alone_is_said_to_be_so(no_results):
+    few = PublishedClassifier.fit(table(400, share=0.0), SCHEMA, epsilon=0.1)
+    [said] = re.findall(r"<li>yes: .*?</li>", render(few))
+    hidden = few.model.marginals_.counts[1] < 1.96 * few.model.marginals_.spread
+    assert ("the noise may be all of it" in said) == hidden
 
 
 # ---------------------------------------------------------------------------------------------------------- the figure

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -231,9 +232,22 @@ def test_recorded_results_carry_their_label(folder):
     keep(folder, 1)
     frame, label = book.recorded("t0")
     assert frame["value"].tolist() == [1] * 50
-    assert label == "recorded on 2026-01-01 with n=1 (7 s on 2 cores)"
+    assert label == "recorded 2026-01-01 with parameters of its own, 7 s"
     with pytest.raises(ValueError, match="name must be one of 't0', 't1', 't2', 't3'"):
         book.recorded("u")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cost"), [(119, "119 s"), (1860, "31 min"), (7199, "120 min"), (7200, "2.0 h"), (9000, "2.5 h")]
+)
+def test_the_label_names_the_set_with_these_values_and_the_cost(folder, monkeypatch, seconds, cost):
+    monkeypatch.setattr(paths, "PARAMS", folder)
+    (folder / "tiny.yaml").write_text("quick: {n: 1}\nfull: {n: 5, rate: 0.5}\n")
+    entry = {"chapter": "tiny", "date": "2026-01-01", "seconds": seconds}
+    for values, named in (({"n": 5, "rate": 0.5}, "set full"), ({"n": 5}, "parameters of its own")):
+        assert results.label(entry | {"parameters": values}) == f"recorded 2026-01-01 with {named}, {cost}"
+    on_gpu = entry | {"parameters": {"n": 1}, "machine": "gpu (some card)"}
+    assert results.label(on_gpu) == f"recorded 2026-01-01 with set quick, {cost} on a GPU"
 
 
 def test_names_match_a_pattern(folder):
@@ -261,13 +275,15 @@ def test_keep_writes_only_into_a_run(tmp_path, monkeypatch):
 def test_every_recorded_result_has_its_provenance(name):
     frame, label = book.recorded(name)
     assert len(frame)
-    assert label.startswith("recorded on 20")
+    assert re.fullmatch(
+        r"recorded 20\d\d-\d\d-\d\d with (set [\w-]+|parameters of its own), [\d.]+ (s|min|h)( on a GPU)?", label
+    )
     assert {"chapter", "parameters", "date", "seconds", "cores", "python", "sha256"} <= set(results.read(name)[1])
 
 
 def test_no_table_lacks_its_provenance():
     """But for what the benchmarks write: the mutation score, and trials that tables with provenance are made from."""
-    raw = {"mutation", "classifiers-trials", "classifiers-tuned"}
+    raw = {"mutation", "classifiers-trials", "classifiers-tuned", "defaults-scores"}
     assert {file.stem for file in paths.RESULTS.glob("*.csv")} == set(book.recorded_names()) | raw
 
 

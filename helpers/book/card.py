@@ -18,9 +18,12 @@ from helpers.meta.published import PublishedClassifier
 from helpers.privacy import REPLACE_ONE
 
 QUALITY = "private-classifiers-quality"
-"""The recorded table of what `PrivateMomentClassifier` reached: `dataset`, `n`, `minority`, `epsilon`, and scores."""
+"""The recorded table of what `PrivateMomentClassifier` reached: `dataset`, `relation`, `n`, `minority`, `epsilon`,
+`splits`, and of each score the mean, `SCORE_low` and `SCORE_high`, the least and most of single fits."""
+_SCORES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
 _NEAREST = 3
 _BAR = 1.96
+_SHAPES = "what each column adds to the log-odds"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
@@ -29,7 +32,9 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem .9rem; margin: 0; }
 dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; } ul { margin: 0; padding-left: 1.1rem; }
 table { border-collapse: collapse; font-size: .9rem; } svg { max-width: 100%; height: auto; }
-th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #ccc; overflow-wrap: anywhere; }
+th, td { text-align: left; vertical-align: top; padding: .2rem .6rem; border-bottom: 1px solid #ccc; }
+.wide { overflow-x: auto; }
+@media (max-width: 40rem) { dl { display: block; } dt { margin-top: .4rem; } .wide svg { max-width: none; } }
 """
 
 
@@ -62,7 +67,9 @@ def render(classifier: PublishedClassifier) -> str:
     )
 
 
-def expected_quality(n_records: float, n_minority: float, epsilon: float) -> tuple[pd.DataFrame, str] | None:
+def expected_quality(
+    n_records: float, n_minority: float, epsilon: float, relation: str = "replace-one"
+) -> tuple[pd.DataFrame, str] | None:
     """Recorded results of the data sets that are most like one of this size at about this epsilon.
 
     Parameters
@@ -70,15 +77,20 @@ def expected_quality(n_records: float, n_minority: float, epsilon: float) -> tup
     n_records, n_minority : float
         Public or released, since the choice of rows depends on them.
     epsilon : float
+    relation : {"replace-one", "add/remove"}
 
     Returns
     -------
     (DataFrame, str) or None
-        Rows of the recorded table and its label; None where no such table is recorded.
+        Rows of the recorded table, nearest first, and its label; None where no such table is recorded. The column
+        `within` says whether the recorded sets have such sizes at all.
     """
     if QUALITY not in results.recorded_names():
         return None
     table, label = results.recorded(QUALITY)
+    table = table[table.relation == relation]
+    asked = {"n": n_records, "minority": n_minority}
+    table = table.assign(within=all(table[name].min() <= size <= table[name].max() for name, size in asked.items()))
 
     def away(column: str, value: float) -> pd.Series:
         return (np.log(table[column].clip(lower=1e-9)) - math.log(max(value, 1e-9))).abs()
@@ -109,10 +121,11 @@ def _size(classifier: PublishedClassifier) -> tuple[float, float, float]:
 def _records(classifier: PublishedClassifier) -> list[str]:
     n_records, count, spread = _size(classifier)
     is_public = classifier.guarantee.neighbouring is REPLACE_ONE
+    hidden = "; so few that the noise may be all of it" if count < _BAR * spread else ""
     return [
         f"All: {n_records:,.0f} ({'public' if is_public else 'with noise'}).",
         f"{classifier.schema.class_names[-1]}: {count:,.0f} ± {_BAR * spread:,.0f} "
-        "(a noisy count; 95 % of the noise is within this).",
+        f"(a noisy count; 95 % of the noise is within this{hidden}).",
         "The prediction is the class whose probability exceeds its share by most, so a rare class is not overlooked.",
     ]
 
@@ -125,32 +138,39 @@ def _shapes(classifier: PublishedClassifier) -> str:
     svg = drawn.getvalue()
     return (
         "<p>What each column adds to the log-odds; bands and bars are 95 % of the noise, and of nothing else.</p>"
-        + svg[svg.index("<svg") :].replace("<svg", '<svg role="img" aria-label="shape functions of the classifier"', 1)
+        + _wide(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{_SHAPES}"', 1))
     )
 
 
 def _quality(classifier: PublishedClassifier) -> str:
     n_records, count, _ = _size(classifier)
-    found = expected_quality(n_records, count, classifier.guarantee.epsilon)
+    relation = "replace-one" if classifier.guarantee.neighbouring is REPLACE_ONE else "add/remove"
+    found = expected_quality(n_records, count, classifier.guarantee.epsilon, relation)
     if found is None:
         return "<p>No results are recorded for this classifier: what to expect is not known.</p>"
     table, label = found
+    beyond = "" if table.within.all() else " No recorded set is as large, or as small, as yours."
+    rows = (
+        (row["dataset"], f"{row['n']:,}", f"{row['minority']:,}", *(_ranged(row, score) for score in _SCORES))
+        for _, row in table.iterrows()
+    )
     return (
-        "<p>On the recorded data sets nearest in size, at the nearest epsilon; no promise for this one "
-        f"({html.escape(label)}):</p>"
-        + _table(table.columns, ([_shown(value) for value in row] for row in table.itertuples(index=False)))
+        f"<p>What this classifier reached at epsilon = {table.epsilon.iloc[0]:g} ({relation}) on the recorded data "
+        "sets nearest in size: means, and in brackets the least and most of single fits on "
+        f"{table.splits.min()} splits or more ({html.escape(label)}). How hard a set is differs more than its size: "
+        f"this is no promise for yours, and nothing of it was computed from your records.{beyond}</p>"
+        + _table(("data set", "records", "of the rare class", *_SCORES.values()), rows)
     )
 
 
-def _shown(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) and not value.is_integer() else str(value)
+def _ranged(row: pd.Series, score: str) -> str:
+    return f"{row[score]:.2f} ({row[f'{score}_low']:.2f} to {row[f'{score}_high']:.2f})"
 
 
 def _public(classifier: PublishedClassifier) -> str:
     schema = classifier.schema
     rows = [
-        (column.name, column.kind, f"{column.low:g} to {column.high:g}" if column.is_ordered else column.rule)
-        for column in schema.columns
+        (column.name, column.kind, _range(column) if column.is_ordered else column.rule) for column in schema.columns
     ]
     rows.append((schema.label, "label", ", ".join(schema.class_names)))
     return (
@@ -162,6 +182,10 @@ def _public(classifier: PublishedClassifier) -> str:
     )
 
 
+def _range(column) -> str:
+    return f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
+
+
 def _items(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
 
@@ -170,4 +194,9 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     def line(cells: Iterable[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
-    return f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+    return _wide(f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>")
+
+
+def _wide(content: str) -> str:
+    """What may be wider than a phone, and is moved by itself there; the keyboard reaches it."""
+    return f'<div class="wide" tabindex="0">{content}</div>'

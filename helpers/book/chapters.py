@@ -218,7 +218,8 @@ class Chapter:
         Parameters
         ----------
         values : dict
-            Parameter values; checked before anything is written.
+            Parameter values; checked before anything is written. Tables of the reader's own are read once for that, and
+            linked into the folder.
         folder : Path
             Created if absent. The chapter itself is not touched.
 
@@ -229,11 +230,18 @@ class Chapter:
         RunError
             A cell failed or the kernel died; the partly executed notebook stays in the folder.
         """
+        from helpers.book import own_data
+
         values = self.check(values)
+        try:
+            own_data.load(values)
+        except ValueError as error:
+            raise ChapterError(str(error)) from None
         check_writable(folder)
         import papermill
 
         (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n")
+        values = own_data.link(values, folder)
         output = folder / f"{self.name}.ipynb"
         with _environment(DPBOOK_RUN_FOLDER=str(folder)), _reported(output):
             papermill.execute_notebook(

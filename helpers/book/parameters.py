@@ -3,7 +3,7 @@
 The parameters cell holds lines of one pattern, `name: type = literal  # RANGE: meaning`, where RANGE is one of
 
     in [2, 200]          a number of the interval (a round bracket excludes an end, of real numbers only)
-    in {a, b, c}         one of the names
+    in {a, b, c}         one of the names; with *.csv among them, also a table of the reader's own (`own_data`)
     each in (0, 50]      a non-empty list, every element of the interval; or of names, as above
 
 Numbers have a range; booleans have none; text may have names. Values that fit only together are said on lines of
@@ -32,6 +32,7 @@ _ARITHMETIC = (
     ast.Div, ast.Compare, ast.cmpop, ast.Name, ast.Load, ast.Constant, ast.Call,
 )  # fmt: skip
 _REQUIRES = "# requires:"
+_TABLES = "*.csv"
 _FUNCTIONS = {"min": min, "max": max, "len": len}
 
 
@@ -98,11 +99,19 @@ class Parameter:
         if kind == "str":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, got {value!r}")
-            return check_choice(self.name, value, _names(members)) if members else value
+            return self._check_name(value, _names(members)) if members else value
         low, high, inclusive = _interval(members)
         if kind == "int":
             return check_integer(self.name, value, low=low, high=high)
         return check_real(self.name, value, low=low, high=high, inclusive=inclusive)
+
+    def _check_name(self, value: str, names: tuple[str, ...]) -> str:
+        if _TABLES in names and value not in set(names) - {_TABLES}:
+            from helpers.book import own_data  # loads pandas, which the command line does without as long as it can
+
+            if own_data.names({self.name: value}):
+                return own_data.check(self.name, value)
+        return check_choice(self.name, value, names)
 
 
 def _names(text: str) -> tuple[str, ...]:

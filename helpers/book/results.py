@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
+from helpers.book import strict_yaml
 from helpers.checks import check_choice
 
 
@@ -32,13 +33,17 @@ def keep(frame: pd.DataFrame, name: str) -> None:
     Raises
     ------
     ValueError
-        A name that is not made of letters, digits, `_` and `-`.
+        A name that is not made of letters, digits, `_`, `-` and, for the names of tables, `.`; or that of a table of
+        the reader's own, which is linked into the folder and would be written over.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
-        raise ValueError(f"name must be made of letters, digits, _ and -, got {name!r}")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ValueError(f"name must be made of letters, digits, _, - and ., got {name!r}")
     folder = os.environ.get("DPBOOK_RUN_FOLDER")
     if folder:
-        frame.to_csv(os.path.join(folder, f"{name}.csv"), index=False)
+        file = Path(folder) / f"{name}.csv"
+        if file.is_symlink():
+            raise ValueError(f"name must not be that of the linked table {file.name!r}")
+        frame.to_csv(file, index=False)
 
 
 def recorded_names(pattern: str = "*") -> list[str]:
@@ -62,7 +67,7 @@ def recorded(name: str) -> tuple[pd.DataFrame, str]:
     -------
     frame : DataFrame
     label : str
-        Date, parameters and cost of the recorded run.
+        Date, named set and cost of the recorded run; see `label`.
 
     Raises
     ------
@@ -97,10 +102,23 @@ def read(name: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def label(provenance: dict[str, Any]) -> str:
-    """The line that labels a recorded result."""
-    values = ", ".join(f"{key}={value!r}" for key, value in provenance["parameters"].items())
-    cost = f"{provenance['seconds']} s on {provenance['cores']} cores"
-    return f"recorded on {provenance['date']} with {values} ({cost})"
+    """The line that labels a recorded result: when, with which named set of `params/CHAPTER.yaml`, at what cost.
+
+    All else, the parameters too, stands in the JSON beside the table.
+
+    >>> entry = {"chapter": "smote", "parameters": {"n_seeds": 7}, "date": "2026-11-22", "seconds": 1860}
+    >>> label(entry)
+    'recorded 2026-11-22 with parameters of its own, 31 min'
+    """
+    file = paths.PARAMS / f"{provenance['chapter']}.yaml"
+    sets = (file.is_file() and strict_yaml.load(file)) or {}
+    named = [f"set {name}" for name, values in sets.items() if values == provenance["parameters"]]
+    seconds = provenance["seconds"]
+    cost = (
+        f"{seconds} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    )
+    where = " on a GPU" if provenance.get("machine", "").startswith("gpu") else ""
+    return f"recorded {provenance['date']} with {[*named, 'parameters of its own'][0]}, {cost}{where}"
 
 
 # A set of tables is replaced by one renaming of a folder, after which its files are moved one by one. The two functions

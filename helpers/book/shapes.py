@@ -89,6 +89,8 @@ def _draw(axes, shape: Shape, names: Sequence[str]) -> None:
         axes.set_xticks(places[::step], [_plain(str(level)) for level in shape.places[::step]], rotation=45, ha="right")
     elif len(places) < _LINE_FROM:
         axes.set_xticks(places)
+    else:
+        axes.locator_params(axis="x", nbins=4)  # long numbers have room
 
 
 def _plain(text: str) -> str:

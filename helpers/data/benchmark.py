@@ -6,7 +6,7 @@ and their size, label set and imbalance are compared with the published ones. Sh
 `helpers.data.split`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -243,6 +243,23 @@ def _download(name: str) -> None:
     files.extract_member(archive, target.name, target, max_bytes=spec.max_bytes)
 
 
+def outline(name: str) -> Dataset:
+    """What is public about a benchmark set: the data set without its records, for which no file is opened."""
+    spec = BENCHMARKS[name]
+    bounds = spec.bounds and np.repeat([pair[:2] for pair in spec.bounds], [pair[2] for pair in spec.bounds], axis=0)
+    return Dataset(
+        name=name,
+        X=np.zeros((0, spec.n_features)),
+        y=np.zeros(0),
+        feature_names=spec.names or tuple(f"x{j + 1}" for j in range(spec.n_features)),
+        bounds=bounds,
+        bounds_basis=spec.basis,
+        source="imbalanced-learn benchmark, Zenodo record 61452 (collection of Ding 2011)",
+        licence=licence(name),
+        class_names=("rest", spec.positive),
+    )
+
+
 def load_benchmark(name: str) -> Dataset:
     """One benchmark set; see `helpers.data.load`."""
     spec = BENCHMARKS[name]
@@ -257,19 +274,9 @@ def load_benchmark(name: str) -> Dataset:
     X, label = arrays["data"].astype(np.float64), arrays["label"]
     files.expect(name, rows=(len(X), spec.n), labels=(np.unique(label).tolist(), (-1, 1)))
     _check_imbalance(name, spec, int((label == 1).sum()))
-    bounds = spec.bounds and np.repeat([pair[:2] for pair in spec.bounds], [pair[2] for pair in spec.bounds], axis=0)
-    return Dataset(
-        name=name,
-        X=X,
-        y=(label == 1).astype(np.int64),
-        feature_names=spec.names or tuple(f"x{j + 1}" for j in range(X.shape[1])),
-        bounds=bounds,
-        bounds_basis=spec.basis,
-        source="imbalanced-learn benchmark, Zenodo record 61452 (collection of Ding 2011)"
-        + (", rebuilt from the raw table" if spec.rebuilt and wanted[spec.relative] else ""),
-        licence=licence(name),
-        class_names=("rest", spec.positive),
-    )
+    found = replace(outline(name), X=X, y=(label == 1).astype(np.int64))
+    was_rebuilt = spec.rebuilt and wanted[spec.relative]
+    return replace(found, source=f"{found.source}, rebuilt from the raw table") if was_rebuilt else found
 
 
 def _check_imbalance(name: str, spec: Benchmark, n_minority: int) -> None:

@@ -20,7 +20,9 @@ from helpers.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
+    """What is known of a data set without loading it."""
+
     loader: Callable[..., Dataset]
     n: int
     n_features: int
@@ -31,37 +33,44 @@ class _Entry:
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def _benchmark_entry(name: str, spec: benchmark.Benchmark) -> _Entry:
+def _benchmark_entry(name: str, spec: benchmark.Benchmark) -> Entry:
     ratio = spec.ratio if spec.n_minority is None else spec.n / spec.n_minority - 1
     loader = partial(benchmark.load_benchmark, name)
     wanted = {spec.relative: spec.sha256}
-    return _Entry(loader, spec.n, spec.n_features, ratio, benchmark.licence(name), "download", files=wanted)
+    return Entry(loader, spec.n, spec.n_features, ratio, benchmark.licence(name), "download", files=wanted)
 
 
-_CATALOGUE: dict[str, _Entry] = {
-    "gaussian_mixture": _Entry(builtin.gaussian_mixture, 1000, 2, 9.0, "none needed", "simulated"),
-    "breast_cancer": _Entry(builtin.breast_cancer, 393, 30, 357 / 36, builtin.LICENCE, "bundled"),
-    "digits": _Entry(builtin.digits, 1797, 64, 1623 / 174, builtin.LICENCE, "bundled"),
-    "wine": _Entry(builtin.wine, 143, 13, 10.0, builtin.LICENCE, "bundled"),
+_CATALOGUE: dict[str, Entry] = {
+    "gaussian_mixture": Entry(builtin.gaussian_mixture, 1000, 2, 9.0, "none needed", "simulated"),
+    "breast_cancer": Entry(builtin.breast_cancer, 393, 30, 357 / 36, builtin.LICENCE, "bundled"),
+    "digits": Entry(builtin.digits, 1797, 64, 1623 / 174, builtin.LICENCE, "bundled"),
+    "wine": Entry(builtin.wine, 143, 13, 10.0, builtin.LICENCE, "bundled"),
     **{name: _benchmark_entry(name, spec) for name, spec in benchmark.BENCHMARKS.items()},
-    "adult": _Entry(
+    "adult": Entry(
         *(public.adult, 48842, 108, 37155 / 11687, public.UCI_LICENCE, "download"), files=public.ADULT_FILES
     ),
-    "kddcup99": _Entry(
+    "kddcup99": Entry(
         *(public.kddcup99, 494021, 122, 391458 / 102563, public.UCI_LICENCE, "download"), files=public.KDD_FILES
     ),
-    "electricity": _Entry(
+    "electricity": Entry(
         *(public.electricity, 45312, 8, 26075 / 19237, "listed as public", "download"),
         files=public.ELECTRICITY_FILES,
     ),
-    "madelon": _Entry(*(public.madelon, 2600, 500, 1.0, public.UCI_LICENCE, "download"), files=public.MADELON_FILES),
-    "ham10000": _Entry(
+    "madelon": Entry(*(public.madelon, 2600, 500, 1.0, public.UCI_LICENCE, "download"), files=public.MADELON_FILES),
+    "ham10000": Entry(
         *(public.ham10000, 10015, 2352, 6705 / 115, "CC BY-NC 4.0", "by hand", 7), files=public.HAM10000_FILES
     ),
 }
 
 
-def _check_name(name: Any) -> _Entry:
+def entry(name: Any) -> Entry:
+    """What is known of a named set without loading it.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the message lists the names and the closest one.
+    """
     if isinstance(name, str) and name in _CATALOGUE:
         return _CATALOGUE[name]
     close = difflib.get_close_matches(name, _CATALOGUE, n=1) if isinstance(name, str) else []
@@ -101,11 +110,29 @@ def load(name: str, **options: Any) -> Dataset:
     >>> load("gaussian_mixture", n=200, seed=3).X.shape
     (200, 2)
     """
-    loader = partial(tables.load, name) if tables.is_table(name) else _check_name(name).loader
+    loader = partial(tables.load, name) if tables.is_table(name) else entry(name).loader
     allowed = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         check_choice(f"option of {name!r}", option, allowed or ("(none)",))
     return loader(**options)
+
+
+def outline(name: str) -> Dataset:
+    """What is public about a named data set: the data set without its records, for which no data file is opened.
+
+    Raises
+    ------
+    ValueError
+        Unknown name.
+
+    >>> found = outline("mammography")
+    >>> found.n, found.n_features, found.class_names
+    (0, 6, ('rest', 'calcification'))
+    """
+    known = entry(name)
+    if name in benchmark.BENCHMARKS:
+        return benchmark.outline(name)
+    return public.outline(name) if known.files else known.loader().take([])
 
 
 def is_available(name: str) -> bool:
@@ -123,8 +150,8 @@ def is_available(name: str) -> bool:
     """
     if tables.is_table(name):
         return tables.find(name) is not None
-    entry = _check_name(name)
-    return not entry.files or files.find(entry.files) is not None or (paths.data_cache() / name / "openml").is_dir()
+    known = entry(name)
+    return not known.files or files.find(known.files) is not None or (paths.data_cache() / name / "openml").is_dir()
 
 
 def available() -> pd.DataFrame:
@@ -143,13 +170,13 @@ def available() -> pd.DataFrame:
     rows = [
         {
             "name": name,
-            "n": entry.n,
-            "features": entry.n_features,
-            "classes": entry.classes,
-            "imbalance_ratio": round(entry.ratio, 1),
-            "where": (entry.files and files.label(files.find(entry.files))) or entry.where,
-            "licence": entry.licence,
+            "n": known.n,
+            "features": known.n_features,
+            "classes": known.classes,
+            "imbalance_ratio": round(known.ratio, 1),
+            "where": (known.files and files.label(files.find(known.files))) or known.where,
+            "licence": known.licence,
         }
-        for name, entry in _CATALOGUE.items()
+        for name, known in _CATALOGUE.items()
     ]
     return pd.DataFrame(rows)

@@ -24,6 +24,8 @@ WITHIN = ("uniform", "truncated")
 NOT_PUBLIC = "NOT PUBLIC"
 """With this starts the `basis` of a domain that was made from private records without noise."""
 _TAILS = 2.0  # standard deviations from the middle of a bin to its ends, for "truncated"
+_MOST_BINS = 10**6
+_MOST_CELLS = 10**8
 
 
 class _Schema:
@@ -92,14 +94,14 @@ class Attribute(_Schema):
     def real(cls, name: str, column: int, low: float, high: float, *, n_bins: int = 16) -> "Attribute":
         """Numbers in [low, high], in bins of one width; what is outside counts as the nearest end."""
         low, high = check_real("low", low), check_real("high", high, low=low)
-        n_bins = check_integer("n_bins", n_bins, low=1) if low < high else 1
+        n_bins = check_integer("n_bins", n_bins, low=1, high=_MOST_BINS) if low < high else 1
         return cls(name, "real", (column,), tuple(np.linspace(low, high, n_bins + 1).tolist()))
 
     @classmethod
     def integer(cls, name: str, column: int, low: int, high: int, *, n_bins: int = 16) -> "Attribute":
         """Whole numbers from low to high, each in a bin of its own, or several in one where there are too many."""
         low, high = check_integer("low", low), check_integer("high", high, low=low)
-        n_bins = min(check_integer("n_bins", n_bins, low=1), high - low + 1)
+        n_bins = min(check_integer("n_bins", n_bins, low=1, high=_MOST_BINS), high - low + 1)
         edges = np.round(np.linspace(low, high + 1, n_bins + 1)) - 0.5
         return cls(name, "integer", (column,), tuple(edges.tolist()))
 
@@ -178,7 +180,8 @@ class Domain(_Schema):
     Raises
     ------
     ValueError
-        Columns that are missing or named twice, or labels that are fewer than two, equal or of different types.
+        Columns that are missing or named twice, labels that are fewer than two, equal or of different types, or more
+        cells than could be counted in memory.
 
     >>> domain = Domain([Attribute.real("mass", 0, 0.0, 4.0, n_bins=2)], classes=("no", "yes"))
     >>> codes = domain.encode([[3.5], [0.5]], ["yes", "no"])
@@ -199,6 +202,11 @@ class Domain(_Schema):
         columns = sorted(column for attribute in self.attributes for column in attribute.columns)
         if not columns or columns != list(range(len(columns))):
             raise ValueError(f"attributes must have the columns 0, ..., d - 1, each once, got {columns}")
+        cells = sum(attribute.size for attribute in self.attributes) * len(self.classes)
+        if cells > _MOST_CELLS:  # what a method counts records in; more would not fit into memory
+            raise ValueError(
+                f"attributes must have at most {_MOST_CELLS:,} codes in all, times the number of classes, got {cells:,}"
+            )
 
     @classmethod
     def from_bounds(

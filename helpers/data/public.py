@@ -8,6 +8,7 @@ are held against their published size and labels; HAM10000 has no client and has
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,69 @@ KDD_CATEGORIES = {
 
 HAM10000_CLASSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 
+ELECTRICITY_COLUMNS: Columns = {
+    name: (1, 7) if name == "day" else (0, 1)
+    for name in "date day period nswprice nswdemand vicprice vicdemand transfer".split()
+}
+
+_ABOUT = {
+    "adult": {
+        "bounds_basis": "one-hot 0/1 with the levels of adult.names; age, education, hours and capital gain by the "
+        "census coding; fnlwgt at most 1,500,000 and capital loss at most 5,000: assumptions, treated as public",
+        "source": "UCI Adult (Becker and Kohavi 1996), training and test file joined",
+        "licence": UCI_LICENCE,
+        "class_names": ("<=50K", ">50K"),
+    },
+    "kddcup99": {
+        "bounds_basis": "one-hot, indicators and rates 0..1 and window counts 0..511 and 0..255 by construction; "
+        "bytes, duration and content counts: assumption, constants rounded outwards and treated as public",
+        "source": "KDD Cup 1999, 10 % part (Hettich and Bay 1999)",
+        "licence": UCI_LICENCE,
+        "class_names": ("dos", "not dos"),
+    },
+    "electricity": {
+        "bounds_basis": "normalised to [0, 1] by the publisher over the whole series, itself not a private step; "
+        "day 1..7",
+        "source": "Electricity (Harries 1999), normalised edition of the MOA project, OpenML 151",
+        "licence": "listed as public",
+        "class_names": ("DOWN", "UP"),
+    },
+    "madelon": {
+        "bounds_basis": "artificial data quantised to the 1,000 levels 0..999",
+        "source": "UCI Madelon (Guyon 2003), training and validation part joined",
+        "licence": UCI_LICENCE,
+        "class_names": ("-1", "+1"),
+    },
+    "ham10000": {
+        "bounds_basis": "8-bit pixels divided by 255",
+        "source": "HAM10000 (Tschandl, Rosendahl and Kittler 2018), split of DermaMNIST (Yang et al. 2023)",
+        "licence": "CC BY-NC 4.0",
+        "class_names": HAM10000_CLASSES,
+    },
+}
+
+
+def outline(name: str) -> Dataset:
+    """What is public about a set of this module: the data set without its records, for which no file is opened."""
+    names, bounds = _OUTLINES[name]()
+    return Dataset(name, np.zeros((0, len(names))), np.zeros(0), names, bounds, **_ABOUT[name])
+
+
+def _columns_of(columns: Columns) -> tuple[tuple[str, ...], np.ndarray]:
+    return _encode(pd.DataFrame(columns=list(columns)), columns)[1:]
+
+
+_OUTLINES = {
+    "adult": lambda: _columns_of(ADULT_COLUMNS | {name: [*ADULT_COLUMNS[name], _MISSING] for name in ADULT_INCOMPLETE}),
+    "kddcup99": lambda: _columns_of(KDD_COLUMNS),
+    "electricity": lambda: _columns_of(ELECTRICITY_COLUMNS),
+    "madelon": lambda: (tuple(f"x{j + 1}" for j in range(500)), np.tile([0.0, 999.0], (500, 1))),
+    "ham10000": lambda: (
+        tuple(f"r{row}c{column}{channel}" for row in range(28) for column in range(28) for channel in "RGB"),
+        np.tile([0.0, 1.0], (28 * 28 * 3, 1)),
+    ),
+}
+
 
 def _encode(frame: pd.DataFrame, columns: Columns) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
     """Numbers first, then one-hot columns: the matrix, the names and the bounds."""
@@ -219,17 +283,12 @@ def adult(*, incomplete: str = "category") -> Dataset:
     else:
         columns |= {name: [*ADULT_COLUMNS[name], _MISSING] for name in ADULT_INCOMPLETE}
     X, names, bounds = _encode(frame, columns)
-    return Dataset(
-        name="adult",
+    return replace(
+        outline("adult"),
         X=X,
         y=frame["income"].astype(str).str.startswith(">50K").to_numpy(np.int64),
         feature_names=names,
         bounds=bounds,
-        bounds_basis="one-hot 0/1 with the levels of adult.names; age, education, hours and capital gain by the census "
-        "coding; fnlwgt at most 1,500,000 and capital loss at most 5,000: assumptions, treated as public",
-        source="UCI Adult (Becker and Kohavi 1996), training and test file joined",
-        licence=UCI_LICENCE,
-        class_names=("<=50K", ">50K"),
         partition=partition,
     )
 
@@ -262,17 +321,10 @@ def kddcup99(*, target: str = "dos") -> Dataset:
     check_choice("target", target, tuple(KDD_CATEGORIES))
     frame = _kdd_frame()
     inside = frame["label"].isin([f"{attack}." for attack in KDD_CATEGORIES[target]]).to_numpy()
-    X, names, bounds = _encode(frame, KDD_COLUMNS)
-    return Dataset(
-        name="kddcup99",
-        X=X,
+    return replace(
+        outline("kddcup99"),
+        X=_encode(frame, KDD_COLUMNS)[0],
         y=(~inside if target == "dos" else inside).astype(np.int64),
-        feature_names=names,
-        bounds=bounds,
-        bounds_basis="one-hot, indicators and rates 0..1 and window counts 0..511 and 0..255 by construction; bytes, "
-        "duration and content counts: assumption, constants rounded outwards and treated as public",
-        source="KDD Cup 1999, 10 % part (Hettich and Bay 1999)",
-        licence=UCI_LICENCE,
         class_names=("dos", "not dos") if target == "dos" else ("rest", target),
     )
 
@@ -286,19 +338,8 @@ def electricity() -> Dataset:
         )
     else:
         frame = pd.read_csv(folder / next(iter(ELECTRICITY_FILES)))
-    columns = {name: (1, 7) if name == "day" else (0, 1) for name in frame.columns.drop("class")}
-    X, names, bounds = _encode(frame, columns)
-    return Dataset(
-        name="electricity",
-        X=X,
-        y=(frame["class"] == "UP").to_numpy(np.int64),
-        feature_names=names,
-        bounds=bounds,
-        bounds_basis="normalised to [0, 1] by the publisher over the whole series, itself not a private step; day 1..7",
-        source="Electricity (Harries 1999), normalised edition of the MOA project, OpenML 151",
-        licence="listed as public",
-        class_names=("DOWN", "UP"),
-    )
+    X, *_ = _encode(frame, ELECTRICITY_COLUMNS)
+    return replace(outline("electricity"), X=X, y=(frame["class"] == "UP").to_numpy(np.int64))
 
 
 def _madelon_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -324,18 +365,7 @@ def _madelon_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 def madelon() -> Dataset:
     """Madelon: 2,600 x 500, artificial, balanced (1 = the publisher's +1); training part first, then validation."""
     X, positive, partition = _madelon_arrays()
-    return Dataset(
-        name="madelon",
-        X=X,
-        y=positive.astype(np.int64),
-        feature_names=tuple(f"x{j + 1}" for j in range(X.shape[1])),
-        bounds=np.tile([0.0, 999.0], (X.shape[1], 1)),
-        bounds_basis="artificial data quantised to the 1,000 levels 0..999",
-        source="UCI Madelon (Guyon 2003), training and validation part joined",
-        licence=UCI_LICENCE,
-        class_names=("-1", "+1"),
-        partition=partition,
-    )
+    return replace(outline("madelon"), X=X, y=positive.astype(np.int64), partition=partition)
 
 
 def ham10000(*, positive: Sequence[str] | None = None) -> Dataset:
@@ -357,20 +387,7 @@ def ham10000(*, positive: Sequence[str] | None = None) -> Dataset:
     images, y, lesions, partition = _read_ham10000(_ham10000_folder())
     X = images.reshape(len(images), -1) / 255.0
     X.flags.writeable = False
-    return Dataset(
-        name="ham10000",
-        X=X,
-        feature_names=tuple(
-            f"r{row}c{column}{channel}" for row in range(28) for column in range(28) for channel in "RGB"
-        ),
-        bounds=np.tile([0.0, 1.0], (X.shape[1], 1)),
-        bounds_basis="8-bit pixels divided by 255",
-        source="HAM10000 (Tschandl, Rosendahl and Kittler 2018), split of DermaMNIST (Yang et al. 2023)",
-        licence="CC BY-NC 4.0",
-        groups=lesions,
-        partition=partition,
-        **_ham10000_labels(y, positive),
-    )
+    return replace(outline("ham10000"), X=X, groups=lesions, partition=partition, **_ham10000_labels(y, positive))
 
 
 def ham10000_metadata() -> pd.DataFrame:

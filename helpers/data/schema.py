@@ -49,6 +49,7 @@ _KEYS = {
 _N_BINS = 32
 _MOST_BINS = 1024
 _MOST_LEVELS = 50  # of a column of texts that is not left out of a proposal
+_MOST_NAMED = 6  # marked entries in an error
 _FLAGS = {"true": True, "false": False}
 
 
@@ -172,7 +173,7 @@ class _Column:
         values = np.clip(np.where(unknown, middle, values), self.low, self.high)
         if self.kind == "integer":
             values, whole = np.rint(values), values
-            broken |= values != whole
+            broken |= (values != whole) & ~unknown  # the middle need not be whole
         return np.column_stack([values, unknown.astype(float)])[:, : 1 + self.missing], broken
 
 
@@ -241,8 +242,10 @@ class Schema:
         except (yaml.YAMLError, RecursionError) as error:
             raise ValueError(f"schema must be YAML, got {type(error).__name__}") from None
         if marked:
+            more = f" and {len(marked) - _MOST_NAMED} more" if len(marked) > _MOST_NAMED else ""
             raise ValueError(
-                f"schema must be public, got entries with {MARK}; do so, and remove the mark: " + ", ".join(marked)
+                f"schema must be public, got {len(marked)} entries with the mark {MARK}; confirm or replace each, and "
+                f"remove its mark: {', '.join(marked[:_MOST_NAMED])}{more}"
             )
         entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts"})
         basis = entries["basis"]
@@ -454,25 +457,25 @@ def _whole(place: str, text: Any, low: int = -(2**53), high: int = 2**53) -> int
 
 _HEADER = f"""\
 # A proposal, made from the records, and as private as they are.
-# Every entry with the mark {MARK} was taken from them. Do so, and remove the mark: write what is known
-# without these records (ranges of a protocol, units, code lists). Before that, no guarantee is given.
+# Every entry with the mark {MARK} was taken from them. Confirm or replace each by what is known without
+# these records (ranges of a protocol, units, code lists), and remove its mark. Before that, no guarantee is given.
 # Names of columns are taken to be public.
 """
 
 
-def propose(table: pd.DataFrame, label: str) -> str:
+def propose(table: pd.DataFrame, label: str | None = None) -> str:
     """The text of a schema that a table follows; every entry that comes from its records is marked.
 
     Parameters
     ----------
     table : DataFrame
-    label : str
-        Column of the label; the rarest of its levels is proposed as the minority.
+    label : str, optional
+        Column of the label, the last one if left out; the rarest of its levels is proposed as the minority.
 
     Raises
     ------
     ValueError
-        The table has no such column, or has a name twice.
+        The table has no such column, or has a name twice; or the label has too many levels.
 
     >>> print(propose(pd.DataFrame({"age": ["20", "31"], "ill": ["no", "yes"]}), "ill").partition("label:")[2].strip())
     column: ill
@@ -486,14 +489,17 @@ def propose(table: pd.DataFrame, label: str) -> str:
         missing: !private-confirm-or-replace false
     """
     names = [str(name) for name in table.columns]
-    check_choice("label", label, names)
+    guessed = label is None
+    label = check_choice("label", names[-1] if guessed and names else label, names)
     if len(set(names)) < len(names):
         raise ValueError("table must name each column once, got a name twice")
     lines = [_HEADER + _marked("", "basis", "") + "  # why all this may be called public", "label:"]
     cells = _cells(table[label])
     counts = np.bincount(cells.codes, minlength=len(cells.texts))
     present = {t: int(c) for t, c in zip(cells.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
-    lines.append(f"  column: {_scalar(label)}")
+    if len(present) > _MOST_LEVELS:
+        raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
+    lines.append(f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed)
     lines.append(_marked("  ", "levels", sorted(present)))
     lines.append(_marked("  ", "minority", min(sorted(present), key=present.get, default="")))
     lines.append("columns:")

@@ -43,11 +43,26 @@ def schema_beside(file: Path) -> Path:
     return file.with_suffix(".schema.yaml")
 
 
+def schema_of(name: str | Path) -> Schema:
+    """The schema beside a table.
+
+    Raises
+    ------
+    ValueError
+        No such table, no schema beside it, or one that is not confirmed.
+    """
+    file = found(name)
+    beside = schema_beside(file)
+    if not beside.is_file():
+        raise ValueError(
+            f"schema must be a text file, got {beside.name!r}, not there: `dpbook schema {file.name}` makes one"
+        )
+    return Schema.read(beside)
+
+
 def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Dataset:
     """A table as a data set; see `Schema.dataset`. For experiments: its errors, and all that is computed from it, are
     for those who hold the data.
-
-    The store of a chapter's trials (`dpbook run --jobs`) knows a file by its name: give a changed file another one.
 
     Parameters
     ----------
@@ -61,9 +76,9 @@ def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Data
     ValueError
         No such file, a schema that is not confirmed, or rows that break it.
     """
-    file = _found(name)
+    file = found(name)
     if not isinstance(schema, Schema):
-        schema = Schema.read(schema_beside(file) if schema is None else schema)
+        schema = schema_of(file) if schema is None else Schema.read(schema)
     return schema.dataset(read(file), file.name)
 
 
@@ -76,21 +91,30 @@ def read(name: str | Path) -> pd.DataFrame:
         No such file, another kind of file, one that cannot be read, or a column named twice. None of the messages
         depends on the values in the cells.
     """
-    file = _found(name)
+    file = found(name)
     if file.suffix.lower() == ".csv":
         return _read_csv(file)
     try:
         return pd.read_parquet(file, dtype_backend="numpy_nullable")  # a missing cell leaves the others what they are
     except ImportError:
         raise ValueError(
-            f"{file.name} must be a CSV, or the package pyarrow, which reads Parquet files, must be installed "
-            "(pip install pyarrow); it is not part of the pinned set"
+            f"{file.name} must be a CSV, or the project be installed with its extra `parquet`, which reads such files "
+            "(in its folder: pip install '.[parquet]')"
         ) from None
+    except MemoryError:
+        raise
     except Exception:  # whatever the library raises may quote the file
         raise ValueError(f"{file.name} must be a Parquet file, got one that cannot be read") from None
 
 
-def _found(name: str | Path) -> Path:
+def found(name: str | Path) -> Path:
+    """As `find`, for a name that has to be that of a table.
+
+    Raises
+    ------
+    ValueError
+        Another kind of name, or no such file.
+    """
     if not is_table(name):
         raise ValueError(f"name must be a file called .csv or .parquet, got {str(name)!r}")
     file = find(name)
@@ -118,5 +142,7 @@ def _read_csv(file: Path) -> pd.DataFrame:
             return pd.read_csv(
                 file, header=0, names=header, index_col=False, dtype=str, na_filter=False, encoding="utf-8-sig"
             )
+    except MemoryError:
+        raise
     except Exception:  # whatever the parser raises may quote lines
         raise ValueError(f"{wanted}, got one that cannot be read") from None
