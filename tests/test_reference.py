@@ -67,7 +67,7 @@ TABLES = {
     "sad_table2_algorithms": (12, [*RESULT, "row_label", "col_label", "delta"]),
 }
 REGISTERS = {
-    "issues": (110, ["issue_id", "document", "location", "kind", "severity", "description"]),
+    "issues": (115, ["issue_id", "document", "location", "kind", "severity", "description"]),
     "figures": (47, ["document", "figure_id", "x_axis", "y_axis", "series", "qualitative_claim"]),
     "version_differences": (43, ["id", "topic", "arxiv", "icml", "remark"]),
 }
