@@ -131,3 +131,28 @@ def test_every_label_starts_with_as_many_components_and_its_weight_makes_it_rare
     fit.improve([Target((3,), share)], n_steps=400, rate=0.1, batch_size=1, loss=Loss())
     assert fit.mixture().marginal((3,)) == pytest.approx(share, abs=2e-3)
     assert fit.mixture().weights[1::2].sum() < 0.05
+
+
+@pytest.mark.parametrize("max_idxs", [1, 3, 5, 40, 10_000])
+@pytest.mark.parametrize("errors_from", [0.0, 0.2, 9.0])
+def test_gradients_of_the_largest_errors_are_those_of_a_loss_without_the_others(max_idxs, errors_from):
+    """Few cells and many take different ways to the same sums."""
+    rng = np.random.default_rng(5)
+    mixture = ProductMixture(tables(), WEIGHTS)
+    targets = [Target(a, rng.normal(size=[SIZES[j] for j in a]), 0.5 + len(a)) for a in [(0, 1, 2, 3), (1, 2), (3,)]]
+    loss = Loss(2, max_idxs, errors_from)
+    gradients = loss_gradient(mixture, targets, loss)
+    slopes = loss.slope([mixture.marginal(target.attributes) - target.shares for target in targets])
+    step = 1e-6
+
+    def along(entries):  # what the kept cells add up to; linear in each table
+        changed = ProductMixture(entries[:-1], entries[-1])
+        parts = zip(targets, slopes, strict=True)
+        return sum(target.weight * np.sum(slope * changed.marginal(target.attributes)) for target, slope in parts)
+
+    base = [*tables(), WEIGHTS]
+    for j, place in [(j, place) for j, table in enumerate(base) for place in np.ndindex(table.shape)]:
+        up, down = ([table.copy() for table in base] for _ in range(2))
+        up[j][place] += step
+        down[j][place] -= step
+        assert gradients[j][place] == pytest.approx((along(up) - along(down)) / (2 * step), abs=1e-6)

@@ -1,8 +1,9 @@
 """Sphinx extension for the pages and page parts that are generated from the project's own records.
 
 It adds the directives `claims-register` and `claims-summary` (the register), `rerun-guide` (every chapter's
-parameters and commands) and `chapter-facts` (measured time, data, how to re-run), and the role `finding`, which
-prints a value that a chapter glued. Everything is read when the book is built, so no generated file can go stale.
+parameters and commands), `data-table` and `data-cards` (what is known of every data set) and `chapter-facts` (measured
+time, data, how to re-run), and the role `finding`, which prints a value that a chapter glued. Everything is read when
+the book is built, so no generated file can go stale.
 """
 
 import ast
@@ -16,6 +17,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from helpers import paths
 from helpers.book import chapters, claims
+from helpers.data import cards
 
 _GLUE = "application/papermill.record/"
 _BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
@@ -167,6 +169,76 @@ def _facts(chapter: chapters.Chapter) -> str:
     )
 
 
+class DataTable(SphinxDirective):
+    """One row a data set, with a link to its card."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(_card_table())
+
+
+class DataCards(SphinxDirective):
+    """A card for every data set, by group, with the chapters that use it; no data file is opened."""
+
+    def run(self) -> list[nodes.Node]:
+        users: dict[str, list[str]] = {}
+        for chapter in chapters.chapters():
+            self.env.note_dependency(str(chapter.path))
+            for name in data_sets(chapter):
+                users.setdefault(name, []).append(chapter.name)
+        groups: dict[str, list[str]] = {}
+        for card in cards.cards():
+            groups.setdefault(card.group, []).append(_card(card, users.get(card.name, [])))
+        content = [part for group, texts in groups.items() for part in (f"## {group}", *texts)]
+        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+
+
+def data_sets(chapter: chapters.Chapter) -> list[str]:
+    """Names of the data sets that a chapter loads by itself or can be asked for, in the catalogue's order."""
+    allowed = [name for item in chapter.parameters.values() for name in re.findall(r"[\w-]+", item.allowed)]
+    wanted = {*chapter.requires, *allowed}
+    return [card.name for card in cards.cards() if card.name in wanted]
+
+
+def _card_table() -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: data-cards", ""]
+    lines += _cells(["data set", "records", "features", "of the minority", "repeated"])
+    for card in cards.cards():
+        repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
+        lines += _cells(
+            [
+                f"{{ref}}`{card.name} <data-{card.name}>`",
+                f"{card.n:,}",
+                f"{card.n_features:,}",
+                _minority(card),
+                repeated,
+            ]
+        )
+    return "\n".join([*lines, "```"])
+
+
+def _minority(card: cards.Card) -> str:
+    about = "" if card.is_counted else "about "
+    return f"{about}{card.n_minority:,} ({100 * card.n_minority / card.n:.2g} %)"
+
+
+def _card(card: cards.Card, users: list[str]) -> str:
+    repeated = "" if not card.n_repeated else f" {card.n_repeated:,} records repeat the features of an earlier one."
+    used = ", ".join(f"{{ref}}`{name} <{name}>`" for name in users) or "no chapter"
+    return "\n".join(
+        [
+            f"(data-{card.name})=",
+            f"### {card.name}",
+            "",
+            f"A record: {card.record}. The minority: {card.minority}.",
+            "",
+            f"- {card.n:,} records, {card.n_features:,} features, {_minority(card)} of the minority.{repeated}",
+            f"- Bounds: {card.bounds}. Why public: {card.basis}.",
+            f"- Source: {card.source}. Licence: {card.licence}.",
+            f"- In: {used}.",
+        ]
+    )
+
+
 class ChapterFacts(SphinxDirective):
     """The line under a chapter's title: measured time and memory, data needed, and the command that re-runs it."""
 
@@ -209,6 +281,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("claims-register", ClaimsRegister)
     app.add_directive("claims-summary", ClaimsSummary)
     app.add_directive("rerun-guide", RerunGuide)
+    app.add_directive("data-table", DataTable)
+    app.add_directive("data-cards", DataCards)
     app.add_directive("chapter-facts", ChapterFacts)
     app.add_role("finding", FindingRole())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

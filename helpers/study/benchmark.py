@@ -329,7 +329,7 @@ PIPELINES: dict[str, Pipeline] = {
 }
 """Private, by name. Printed formulas are added by the chapter that shows what they guarantee."""
 SLOW = ("GEM, paper's size + XGBoost", "weighted DP-SGD FTT, printed", "DP-SGD FTT")
-"""Those that take a minute a trial, not a second."""
+"""Those that take ten seconds a trial (GEM) or a minute (transformers), not one second."""
 
 PUBLIC: dict[str, Pipeline] = {
     f"{'SMOTE' if smote else 'Identity'} + {'Weighted ' if weighted else ''}{name}": partial(

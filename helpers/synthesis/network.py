@@ -28,7 +28,7 @@ class _Residual(nn.Module):
 
 
 class GeneratorNetwork:
-    """Logits (n_components, n_codes) of a mixture as a network's outputs; a `helpers.synthesis.mixture.Parameters`.
+    """Logits (n_codes, n_components) of a mixture as a network's outputs; a `helpers.synthesis.mixture.Parameters`.
 
     Two residual layers of 256 units with batch normalisation over the components, and a linear layer; Adam.
     Runs on a GPU where there is one.
@@ -52,12 +52,12 @@ class GeneratorNetwork:
 
     def logits(self) -> NDArray[np.float32]:
         self._outputs = self._network(self._inputs)
-        return self._outputs.detach().cpu().numpy()
+        return np.ascontiguousarray(self._outputs.detach().cpu().numpy().T)
 
     def step(self, gradient: NDArray[np.float32], rate: float) -> None:
         self._adam.param_groups[0]["lr"] = rate
         self._adam.zero_grad()
-        self._outputs.backward(torch.from_numpy(gradient).to(self._outputs))
+        self._outputs.backward(torch.from_numpy(np.ascontiguousarray(gradient.T)).to(self._outputs))
         self._adam.step()
 
     def state(self) -> list[NDArray]:
