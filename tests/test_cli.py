@@ -67,6 +67,20 @@ RUNS = {
             "n_fuzz": "40",
         },
     ],
+    "prior-and-noise": [
+        {
+            "datasets": '["ecoli"]',
+            "levels": '["abalone"]',
+            "epsilons": "[5.0]",
+            "penalties": "[0.01]",
+            "constants": "[0.3]",
+            "n_splits": "3",
+            "n_pairs": "60",
+            "n_draws": "120",
+        },
+        {"datasets": '["mammography"]', "epsilons": "[0.1]", "n_pairs": "60"},
+        {"datasets": '["solar_flare_m0"]', "penalties": "[0.1]", "constants": "[0.1, 3.0]"},
+    ],
     "kernels-tuning": [
         {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
         {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},

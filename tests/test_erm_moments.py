@@ -120,6 +120,29 @@ def test_one_record_moves_the_moments_as_stated(seed, n_classes, relation):
         assert np.linalg.norm(sides(one) - sides(other)) <= 1.3 * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("priors", [(0.9, 0.09, 0.01), (0.4, 0.35, 0.25)])
+def test_no_pair_of_all_records_moves_the_moments_further(monkeypatch, relation, priors):
+    """All 60 records of a domain with numbers and levels, and all their pairs: at most mu = 0.7."""
+    attributes = [Attribute.real("a", 0, -1, 1, n_bins=4), Attribute.categorical("b", 1, ("x", "y"))]
+    features = RankFeatures(Domain(attributes, classes=(0, 1, 2)), [np.array([0.7, 0.1, 0.1, 0.1]), np.full(2, 0.5)])
+    values = [(a, b) for a in np.linspace(-1, 1, 10) for b in ("x", "y")]
+    X = np.array(values * 3, dtype=object)
+    codes = np.repeat([0, 1, 2], len(values))
+
+    def sums(keep):
+        return released(
+            monkeypatch,
+            moments,
+            lambda: moments._noisy_moments(features, np.array(priors), X[keep], codes[keep], 0.7, relation, Silent),
+        )
+
+    of_record = np.array([sums([i]) for i in range(len(X))]) - sums([])
+    moved = of_record if relation is ADD_REMOVE else (of_record[:, None] - of_record).reshape(-1, of_record.shape[1])
+    largest = np.linalg.norm(moved, axis=1).max()
+    assert 0.5 * 0.7 < largest <= 0.7 * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5])
 def test_the_moments_bound_is_reached(share):
     """Opposite rows of one label for the first case, the worst cosine of two labels for the second."""
