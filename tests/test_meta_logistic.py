@@ -39,7 +39,7 @@ def made(**parameters):
         ({"objective": "accuracy"}, accuracy_score, 0.005),
         ({"objective": "f1", "expected_auc": 0.85}, f1_score, 0.08),
     ],
-    ids=str,
+    ids=["balanced_accuracy", "accuracy", "f1"],
 )
 def test_decisions_are_near_the_best_of_the_ranking(options, value, slack):
     model = made(**options).fit(*population(20_000, 1))
