@@ -10,11 +10,9 @@ a noisy share of the minority, which is the threshold on its probabilities. Its 
 """
 
 import argparse
-import hashlib
 import itertools
 import json
 import math
-import platform
 import subprocess
 import tempfile
 import time
@@ -31,7 +29,7 @@ from scipy.special import expit
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from benchmarks import reserve
+from benchmarks import recording, reserve
 from helpers import data
 from helpers.book.card import QUALITY
 from helpers.data import Domain
@@ -415,23 +413,11 @@ def _holm(p_values: pd.Series) -> pd.Series:
 
 
 def record(table: pd.DataFrame, name: str, trials: pd.DataFrame) -> None:
-    """The table and its provenance, as `dpbook record` writes them."""
-    content = table.to_csv(index=False).encode()
+    """Keep a table that was made from these trials."""
     counts = trials.groupby(["epsilon", trials.columns.intersection(["method", "variant"])[0]]).split.nunique()
     splits = {f"{epsilon:g}": sorted(set(part)) for epsilon, part in counts.groupby("epsilon")}
-    provenance = {
-        "chapter": "private-classifiers",
-        "parameters": {"splits by epsilon, of some methods and of others": splits},
-        "settings of peers": chosen(),
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": "cpu, under load",
-        "cores": 1,
-        "python": platform.python_version(),
-        "seconds": round(trials.seconds.sum()),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    (ROOT / "results" / f"{name}.csv").write_bytes(content)
-    (ROOT / "results" / f"{name}.json").write_text(json.dumps(provenance, indent=1) + "\n")
+    parameters = {"splits by epsilon, of some methods and of others": splits}
+    recording.record(table, name, parameters, trials.seconds.sum(), **{"settings of peers": chosen()})
 
 
 def main() -> None:

@@ -12,13 +12,9 @@ fewer splits, since their fits take longer than all others together.
 """
 
 import argparse
-import hashlib
 import itertools
-import json
-import platform
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,13 +22,13 @@ from scipy.stats import t as student
 from sklearn.metrics import balanced_accuracy_score, recall_score, roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from benchmarks.recording import RESULTS, record
 from benchmarks.reserve import DEVELOPMENT
 from helpers import data
 from helpers.erm import DPGradientDescentClassifier, default_regularization
 from helpers.meta import PrivateLogisticRegression
 
-RESULTS = Path(__file__).parents[1] / "results"
-SCORES, REGRET = RESULTS / "defaults-scores.csv", RESULTS / "defaults-regret.csv"
+SCORES = RESULTS / "defaults-scores.csv"
 EPSILONS = (0.1, 0.5, 1.0, 5.0)
 BUDGETS = ("pure", "delta = n^-2")
 SPLITS, SPLITS_OF_WIDE_SETS, WIDE, TEST = 6, 2, 100, 0.3
@@ -140,7 +136,8 @@ def tables() -> None:
             found.append(
                 {"setting": name, "budget": budget, "epsilon": epsilon, "default": default} | _regret(table, default)
             )
-    _recorded(pd.DataFrame(found).round(4), scores)
+    parameters = {"data sets": scores.dataset.nunique(), "splits": SPLITS, "of wide sets": SPLITS_OF_WIDE_SETS}
+    record(pd.DataFrame(found).round(4), "defaults-regret", parameters, scores.seconds.sum())
 
 
 def _label(value) -> str:
@@ -171,23 +168,6 @@ def _regret(table: pd.DataFrame, default: str) -> dict[str, object]:
         "best fixed value": sums.idxmax(),
         "its gain": sums.max() / len(whole) - whole[default].mean(),
     }
-
-
-def _recorded(table: pd.DataFrame, scores: pd.DataFrame) -> None:
-    """The table and its provenance, as `dpbook record` writes them."""
-    content = table.to_csv(index=False).encode()
-    REGRET.write_bytes(content)
-    provenance = {
-        "chapter": "private-classifiers",
-        "parameters": {"data sets": scores.dataset.nunique(), "splits": SPLITS, "of wide sets": SPLITS_OF_WIDE_SETS},
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": "cpu, under load",
-        "cores": 1,
-        "python": platform.python_version(),
-        "seconds": round(scores.seconds.sum()),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    REGRET.with_suffix(".json").write_text(json.dumps(provenance, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ class PrivateLogisticRegression(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to X (n, d) and labels y (n,); returns self."""
         classes = self._check_parameters()
-        fewest = 1 if self.n_records is None else 0  # then the public number is another one
+        fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         label_codes(y, classes)
         rng = self._noise_generator(X, y)
