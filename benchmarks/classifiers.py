@@ -350,27 +350,23 @@ def tables(python: str) -> None:
 
 
 def _quality(trials: pd.DataFrame) -> pd.DataFrame:
-    """What the moment classifier reaches on a set of such a size: the mean, least and most of single fits."""
-    rows = []
-    for relation in ("replace-one", "add/remove"):
-        mine = trials[trials.method == f"moments, {relation}"]
-        for (name, epsilon), part in mine.groupby(["dataset", "epsilon"], sort=False):
-            n, few, _ = reserve.RESERVE[name]
-            row = {
-                "dataset": name,
-                "relation": relation,
-                "n": round(n * (1 - TEST)),
-                "minority": round(few * (1 - TEST)),
-            }
-            row |= {"epsilon": epsilon, "splits": len(part)}
-            for score in ("auc", "balanced_accuracy"):
-                row |= {
-                    score: part[score].mean(),
-                    f"{score}_low": part[score].min(),
-                    f"{score}_high": part[score].max(),
-                }
-            rows.append(row)
-    return pd.DataFrame(rows).round(4)
+    """What each method reaches on a set of such a size: the mean, least and most of single fits."""
+    by = trials.groupby(["method", "dataset", "epsilon"], sort=False)
+    table = by.agg(splits=("split", "nunique")).reset_index()
+    for score in ("auc", "balanced_accuracy"):
+        for name, how in {score: "mean", f"{score}_low": "min", f"{score}_high": "max"}.items():
+            table[name] = by[score].agg(how).to_numpy().round(4)
+    sizes = {name: (n, few, reserve.load(name).X.shape[1]) for name, (n, few, _) in reserve.RESERVE.items()}
+    for at, (column, share) in enumerate({"n": 1 - TEST, "minority": 1 - TEST, "features": 1}.items(), start=2):
+        table.insert(at, column, [round(share * sizes[name][at - 2]) for name in table.dataset])
+    relations = {name: "replace-one" if relation is REPLACE_ONE else "add/remove" for name, relation in _relations()}
+    table.insert(1, "relation", table.method.map(relations))
+    return table.assign(method=table.method.str.removesuffix(", replace-one").str.removesuffix(", add/remove"))
+
+
+def _relations():
+    """Each method and its relation."""
+    return [*PEERS.items(), *((name, relation) for name, (_, relation) in OURS.items())]
 
 
 def _gains(trials: pd.DataFrame) -> pd.DataFrame:
@@ -381,7 +377,7 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
     """
     found = []
     for base in ("moments, replace-one", "moments, add/remove"):
-        relation = dict(PEERS | {name: relation for name, (_, relation) in OURS.items()})
+        relation = dict(_relations())
         same = trials[[relation[name] is relation[base] for name in trials.method]]
         for metric in ("auc", "balanced_accuracy", "ap", "f1"):
             gains = comparison.paired_gains(
@@ -402,11 +398,11 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
                 found.append(key | better | signs)
     table = pd.DataFrame(found)
     family = table[table.over.isin(PEERS) & table.metric.isin(["auc", "balanced_accuracy"])]
-    table.insert(table.columns.get_loc("p_value") + 1, "holm", family.groupby("epsilon").p_value.transform(_holm))
+    table.insert(table.columns.get_loc("p_value") + 1, "holm", family.groupby("epsilon").p_value.transform(holm))
     return table.round(4)
 
 
-def _holm(p_values: pd.Series) -> pd.Series:
+def holm(p_values: pd.Series) -> pd.Series:
     """p-values times the number of hypotheses that are left when their turn comes, the smallest first (Holm 1979)."""
     ordered = p_values.sort_values()
     return (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1)

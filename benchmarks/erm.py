@@ -3,14 +3,19 @@
 diffprivlib needs an older scikit-learn, so it runs in an environment of its own, `make -C benchmarks peer`, in a
 process that fits when told to; its seconds are its own. In `one_fit` each library solves to its default
 accuracy, and diffprivlib also to a hard tolerance; in `sizes` both solve to the gradient norm that L-BFGS reached.
+`python -m benchmarks.erm sizes` measures the grid of sizes alone, `--cells 10000000x20 100000x2000` some of it: for a
+machine that does nothing else.
 """
 
+import argparse
 import os
 import resource
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +38,8 @@ GRID_SEEDS = 20
 SIZES = [(n, d) for n in (10**3, 10**4, 10**5, 10**6, 10**7) for d in (6, 20, 100, 500, 2000)]
 PENALTIES = (1e-2, 1e-4)
 TOLERANCES = (1e-4, 1e-9)  # of L-BFGS: its default, and as low as it comes
-LARGEST = 2 * 10**9  # bytes of X; twice as many are needed
+COPIES = 3  # of X that have to fit into memory: L-BFGS gets rows of its own
+TELLING = 5 * 10**7  # bytes of X from which on its size is not lost in what a process needs anyway
 
 
 @contextmanager
@@ -84,18 +90,32 @@ def one_fit(name: str, rounds: int) -> None:
         timing.show(timing.alternate(contenders, rounds), "helpers.erm")
 
 
-def sizes(rounds: int, largest: int = LARGEST) -> None:
-    """Fits without noise of n x d records to equal gradient norms, against L-BFGS; the penalty is on the mean loss."""
-    print("ERMClassifier against scikit-learn's L-BFGS at the gradient norm that the latter reached: CPU ms, ratio")
-    shown = []
-    for n, d in SIZES:
-        if 8 * n * d > largest:
-            print(f"{n:,} x {d} is skipped: it takes more than {largest / 10**9:g} GB")
+def sizes(rounds: int, cells: Sequence[tuple[int, int]] = SIZES) -> None:
+    """Fits without noise of n x d records to equal gradient norms, against L-BFGS; the penalty is on the mean loss.
+
+    Each size has a process of its own, whose peak of memory says what a fit takes beside X.
+    """
+    print("ERMClassifier against scikit-learn's L-BFGS at the gradient norm that the latter reached: CPU ms, ratio,")
+    print("and the most memory of a fit in units of X")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for n, d in cells:
+        if 8 * n * d * COPIES > memory:
+            print(f"{n:,} x {d} is skipped: {COPIES} times X is more than the {memory / 2**30:.0f} GiB of this machine")
             continue
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            shown = alone.submit(_of_one_size, n, d, max(3, min(rounds, 10**7 // (n * d)))).result()
+        print(shown.to_string(index=False, header=(n, d) == tuple(cells[0])), flush=True)
+
+
+def _of_one_size(n: int, d: int, rounds: int) -> pd.DataFrame:
+    with timing.one_core():
         X, y = simulated(n, d)
-        turns = max(3, min(rounds, 10**7 // (n * d)))
-        shown += [one_size(X, y, penalty, tol, turns) for penalty in PENALTIES for tol in TOLERANCES]
-    print(pd.DataFrame(shown).to_string(index=False) + "\n")
+        before = peak_megabytes()
+        ERMClassifier(regularization=PENALTIES[-1]).fit(X, y)
+        more = (peak_megabytes() - before) * 2**20 / X.nbytes
+        memory = f"{1 + more:.2f}" if X.nbytes >= TELLING else "-"
+        rows = [one_size(X, y, penalty, tol, rounds) for penalty in PENALTIES for tol in TOLERANCES]
+        return pd.DataFrame(rows).assign(memory=memory)
 
 
 def simulated(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,12 +201,24 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-if __name__ == "__main__":
-    rounds = timing.asked_rounds(__doc__)
+def main() -> None:
+    """Measure everything, or the grid of sizes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", nargs="?", choices=("all", "sizes"), default="all")
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--cells", nargs="+", default=None, metavar="NxD", help="sizes; the whole grid if left out")
+    asked = parser.parse_args()
+    cells = SIZES if asked.cells is None else [tuple(map(int, cell.split("x"))) for cell in asked.cells]
     timing.describe_machine()
     with timing.one_core():
-        many_rows()
-        sizes(rounds)
-        for name in ("mammography", "letter_img", "spectrometer"):
-            one_fit(name, rounds)
-        grid()
+        if asked.part == "all":
+            many_rows()
+        sizes(asked.rounds, cells)
+        if asked.part == "all":
+            for name in ("mammography", "letter_img", "spectrometer"):
+                one_fit(name, asked.rounds)
+            grid()
+
+
+if __name__ == "__main__":
+    main()

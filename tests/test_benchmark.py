@@ -27,13 +27,27 @@ def test_a_private_pipeline_keeps_to_its_budget(name):
     assert row["relation"] in ("replace-one", "add-or-remove-one")
 
 
-@pytest.mark.parametrize("name", ["LogReg", "additive moments", "DP-SGD linear", "PrivBayes + XGBoost"])
+@pytest.mark.parametrize(
+    "name", ["LogReg", "offset LogReg, cube", "additive moments", "DP-SGD linear", "PrivBayes + XGBoost"]
+)
 def test_a_trial_is_repeatable_and_its_budget_counts(name):
     pipeline = benchmark.PIPELINES[name]
     rows = [benchmark.trial(pipeline, DATASET, epsilon, 1) for epsilon in (1.0, 1.0, 20.0)]
     assert rows[0] == rows[1]
     assert rows[2]["auc"] != rows[0]["auc"]
     assert rows[2]["auc"] > 0.9  # of 0.977 at best
+
+
+@pytest.mark.parametrize(
+    ("name", "delta"), [("offset LogReg, cube", 0.0), ("offset LogReg, Gaussian", benchmark.DELTA)]
+)
+def test_regression_with_an_offset_decides_at_its_noisy_count(name, delta):
+    """Nearly without noise: log-odds of the share of the minority, which is what `predict` decides by."""
+    train = data.load(DATASET)
+    learnt = benchmark.PIPELINES[name](train, 600.0, 0)
+    assert learnt.guarantee.delta == delta
+    share = train.counts[1] / train.n
+    assert learnt.threshold == pytest.approx(math.log(share / (1 - share)), abs=0.01)
 
 
 def test_the_papers_size_is_table_12_but_for_the_parameterisation():

@@ -14,30 +14,108 @@ from helpers.book import chapters
 from helpers.cli import main
 
 RUNS = {
+    "which-method": [
+        {"dataset": "abalone", "epsilon": "0.5", "n_splits": "3", "small": "5", "large": "100", "tolerance": "0.0"},
+        {"n_splits": "3", "small": "30"},
+        {"dataset": "satimage", "n_splits": "3", "epsilon": "5.0"},
+    ],
     "preliminaries": [
-        {"dataset": "abalone", "n_seeds": "3", "n_draws": "20000"},
-        {"n_draws": "20000"},
-        {"epsilon": "0.5", "delta": "1e-6", "n_draws": "20000"},
+        {"dataset": "abalone_19", "epsilon": "0.3", "delta": "1e-6", "n_draws": "2000", "seed": "3"},
+        {"epsilon": "10.0", "n_draws": "2000"},
+        {"dataset": "yeast_me2", "epsilon": "0.01", "n_draws": "2000"},
+    ],
+    "mechanisms": [
+        {"epsilon": "0.3", "delta": "1e-8", "n_draws": "5000", "seed": "3"},
+        {"epsilon": "5.0", "delta": "0.01", "n_draws": "5000"},
+        {"epsilon": "10.0", "n_draws": "5000"},
+    ],
+    "accounting": [
+        {"epsilon": "0.3", "delta": "1e-8", "n_draws": "5000", "seed": "3"},
+        {"epsilon": "3.0", "delta": "1e-3", "n_draws": "5000"},
+        {"epsilon": "0.05", "n_draws": "5000"},
+    ],
+    "imbalance": [
+        {"datasets": '["abalone_19", "car_eval_4"]', "n_seeds": "2", "seed": "3"},
+        {"datasets": '["ecoli"]', "n_seeds": "3"},
+        {"datasets": '["solar_flare_m0"]', "n_seeds": "2"},
+    ],
+    "definitions": [
+        {"parts": "3", "ridge": "0.01", "n_pairs": "500", "seed": "1"},
+        {"ridge": "1.0", "n_pairs": "500"},
+        {"parts": "8", "n_pairs": "500"},
     ],
     "oversampling": [
-        {"dataset": "abalone", "n_seeds": "2", "epsilons": "[1.0]"},
-        {"n_seeds": "2"},
-        {"multiplicity": "3", "n_seeds": "2", "epsilons": "[0.5, 2.0]"},
+        {"multiplicity": "3", "max_minority": "2", "n_audit": "200"},
+        {"max_minority": "3", "n_audit": "200"},
+        {"multiplicity": "500", "max_minority": "4", "n_audit": "400"},
+    ],
+    "random-copies": [
+        {"n_new": "7", "n_minority": "1", "inner_epsilon": "2.0"},
+        {"n_new": "9000", "n_minority": "1000"},
+        {"inner_epsilon": "0.01"},
+    ],
+    "paid-copies": [
+        {
+            "datasets": '["ecoli", "yeast_me2"]',
+            "epsilons": "[2.0]",
+            "penalties": "[0.01]",
+            "splits": '["kept together", "at random"]',
+            "n_seeds": "2",
+        },
+        {"datasets": '["abalone"]', "n_seeds": "2"},
+        {"epsilons": "[0.1]", "penalties": "[0.1, 0.0001]", "n_seeds": "2"},
+    ],
+    "kissing-numbers": [
+        {"dimensions": "[2, 5]", "largest": "10", "n_points": "200", "n_seeds": "2", "datasets": '["ecoli", "scene"]'},
+        {"degree": "1", "largest": "10", "n_points": "200", "n_seeds": "2"},
+        {"dimensions": "[64]", "largest": "8", "n_points": "150"},
     ],
     "smote": [
-        {"dataset": "abalone", "dimension": "3", "neighbours": "1", "n_seeds": "2", "n_audit": "200", "sizes": "[500]"},
-        {"n_seeds": "2", "n_audit": "200", "sizes": "[500]", "ratios": "[4]"},
-        {"attack_epsilon": "1.0", "n_minority": "300", "n_audit": "300", "n_seeds": "2", "epsilons": "[2.0]"},
+        {"dimension": "3", "neighbours": "1", "n_runs": "3", "n_seeds": "2"},
+        {"n_minority": "300", "n_runs": "3", "n_seeds": "2"},
+        {"dimension": "8", "neighbours": "50", "n_total": "20000", "n_runs": "5", "n_seeds": "2"},
+    ],
+    "smote-price": [
+        {"datasets": '["abalone"]', "epsilons": "[2.0]", "n_seeds": "2", "sizes": "[500]", "n_audit": "200"},
+        {"neighbours": "[1, 50]", "shares": "[0.3]", "n_seeds": "2", "n_draws": "2", "n_audit": "200"},
+        {"penalties": "[0.001]", "attack_epsilon": "1.0", "n_seeds": "2", "ratios": "[4, 32]", "n_audit": "300"},
     ],
     "known-population": [
-        {"n_draws": "2000", "ratios": "[1, 16]", "n_population": "200000"},
-        {"separation": "1.0", "ratio": "50.0", "n_draws": "2000", "n_population": "500000"},
+        {"separation": "1.0", "ratio": "50.0", "n_population": "200000"},
+        {"ratio": "2.0", "n_population": "200000"},
+        {"minority_sd": "0.4", "separation": "3.0", "n_population": "500000"},
+    ],
+    "private-threshold": [
+        {"ratio": "130.0", "separation": "1.0", "epsilons": "[2.0]", "delta": "1e-3", "n_draws": "20000"},
+        {"n_majority": "520", "n_draws": "20000"},
+        {"epsilons": "[0.05, 10.0]", "ratio": "4.0", "n_draws": "20000"},
+    ],
+    "threshold-bounds": [
+        {"n_draws": "2000", "ratios": "[1, 16]", "sizes": "[520]", "separation": "1.0"},
         {"sizes": "[520]", "epsilons": "[0.5, 5.0]", "beta": "0.5", "delta": "1e-4", "n_draws": "2000"},
+        {"ratios": "[130]", "epsilons": "[1.0]", "n_draws": "2000"},
     ],
     "bagging": [
-        {"dataset": "abalone", "n_seeds": "2", "sizes": "[500]", "ratios": "[9.0]", "learners": "[2]"},
-        {"n_seeds": "2", "sizes": "[500]", "learners": "[3]", "n_audit": "1000"},
-        {"weights": "none", "epsilon": "2.0", "n_seeds": "2", "sizes": "[200]", "ratios": "[8.0]", "learners": "[1]"},
+        {
+            "dataset": "abalone",
+            "others": '["abalone"]',
+            "epsilon": "2.0",
+            "ratios": "[9.0]",
+            "learners": "[2]",
+            "weights": "none",
+        },
+        {"others": '["abalone"]', "ratios": "[8.0, 32.0]", "learners": "[3]", "parts": "[5, 40]"},
+        {"sizes": "[300]", "learners": "[1]", "regularization": "0.01", "test_share": "0.5"},
+    ],
+    "bagging-privacy": [
+        {"n_audit": "2000", "claimed": "[1.0, 3.0]", "largest": "2"},
+        {"claimed": "[0.2]", "largest": "3"},
+        {"n_audit": "50000", "largest": "5"},
+    ],
+    "bagging-tables": [
+        {"dataset": "abalone", "epsilon": "2.0", "size": "1000", "ratio": "9.0", "learners": "2", "weights": "none"},
+        {"size": "300", "learners": "1", "test_share": "0.5"},
+        {"regularization": "0.01", "n_seeds": "3"},
     ],
     "synthetic-data": [
         {
@@ -52,20 +130,44 @@ RUNS = {
         {"datasets": '["abalone"]', "ranked": '["yeast_me2", "abalone_19"]', "rounds": "[1]", "n_synthetic": "1000"},
     ],
     "private-erm": [
-        {"n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
-        {"epsilon": "0.3", "n_audit": "500", "n_folds": "4", "n_adult": "1500", "part_sizes": "[500]"},
-        {"n_noise": "2", "n_audit": "500", "n_adult": "1000", "n_kdd": "1000", "part_sizes": "[500]"},
+        {"epsilon": "0.3", "n_pairs": "50", "n_draws": "1000"},
+        {"epsilon": "5.0", "n_pairs": "60"},
+        {"n_pairs": "200", "n_draws": "3000"},
+    ],
+    "erm-audit": [
+        {"epsilon": "0.3", "n_audit": "200"},
+        {"n_audit": "1000", "n_restarts": "3"},
+        {"epsilon": "3.0", "n_audit": "250"},
+    ],
+    "sample-sizes": [
+        {"epsilon": "0.5", "n_adult": "1000", "sizes": "[2000]", "n_problems": "20"},
+        {"n_adult": "1500", "sizes": "[500, 50000]", "n_draws": "3", "n_problems": "30"},
+        {"epsilon": "3.0", "sizes": "[300]", "n_problems": "40"},
+    ],
+    "adult-kdd": [
+        {"n_adult": "1200", "n_folds": "4", "n_permutations": "3"},
+        {"n_noise": "2", "part_sizes": "[500, 800]"},
+        {"n_kdd": "3000", "part_sizes": "[1000]"},
     ],
     "weighted-erm": [
-        {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2", "n_fuzz": "50"},
-        {"n_seeds": "2", "n_fuzz": "60", "n_restarts": "2"},
-        {
-            "datasets": '["ecoli"]',
-            "epsilons": "[0.5]",
-            "regularizations": "[0.01, 0.1]",
-            "n_seeds": "2",
-            "n_fuzz": "40",
-        },
+        {"n_fuzz": "60", "n_fits": "40", "largest_n": "12"},
+        {"n_fuzz": "20", "n_fits": "30", "largest_n": "3"},
+        {"n_fuzz": "500", "largest_n": "20"},
+    ],
+    "weight-audit": [
+        {"dimensions": "[5, 30]", "panels": '["lambda"]', "n_restarts": "1"},
+        {"panels": '["n", "r"]', "n_restarts": "2"},
+        {"dimensions": "[2, 30, 60]", "n_restarts": "3"},
+    ],
+    "weights-worth": [
+        {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2"},
+        {"datasets": '["ecoli"]', "epsilons": "[0.5]", "regularizations": "[0.01, 0.1]", "n_seeds": "2"},
+        {"epsilons": "[0.1, 1.0]", "n_seeds": "3"},
+    ],
+    "weight-rules": [
+        {"sizes": "[5, 20]", "n_fuzz": "40", "n_restarts": "2", "n_runs": "2"},
+        {"n_fuzz": "20", "n_restarts": "1"},
+        {"sizes": "[2]", "n_fuzz": "60", "n_runs": "3"},
     ],
     "prior-and-noise": [
         {
@@ -81,10 +183,20 @@ RUNS = {
         {"datasets": '["mammography"]', "epsilons": "[0.1]", "n_pairs": "60"},
         {"datasets": '["solar_flare_m0"]', "penalties": "[0.1]", "constants": "[0.1, 3.0]"},
     ],
-    "kernels-tuning": [
-        {"tuned": '["satimage"]', "candidates": "[2, 4]", "frequencies": "[1]", "n_seeds": "2", "n_draws": "2"},
-        {"n_seeds": "2", "n_draws": "4", "candidates": "[2]"},
-        {"datasets": '["mammography"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_seeds": "2"},
+    "kernels": [
+        {"datasets": '["satimage"]', "epsilons": "[2.0]", "frequencies": "[5]", "gammas": "[1, 16]", "n_splits": "2"},
+        {"n_splits": "2", "n_draws": "4", "repeated": '["coil_2000"]'},
+        {"datasets": '["mammography"]', "epsilons": "[0.2]", "frequencies": "[1]", "n_splits": "2", "n_draws": "2"},
+    ],
+    "kernel-sample-sizes": [
+        {"epsilon": "5.0", "norm": "1.0", "sizes": "[300]", "frequencies": "[2, 8]", "n_seeds": "2", "n_draws": "10"},
+        {"n_seeds": "2", "n_draws": "10"},
+        {"norm": "10.0", "sizes": "[2000]", "frequencies": "[50]", "n_seeds": "3", "n_draws": "10"},
+    ],
+    "tuning": [
+        {"datasets": '["satimage"]', "epsilons": "[0.5]", "candidates": "[2, 4]", "n_splits": "2"},
+        {"n_splits": "2", "repeated": '["coil_2000"]'},
+        {"datasets": '["abalone", "mammography"]', "epsilons": "[5.0]", "candidates": "[2]", "n_splits": "2"},
     ],
     "coordinate-descent": [
         {
@@ -295,7 +407,7 @@ def test_lists(capsys):
     assert main(["chapters"]) == 0
     assert "oversampling" in capsys.readouterr().out
     assert main(["params", "oversampling"]) == 0
-    assert "n_seeds: int" in capsys.readouterr().out
+    assert "n_audit: int" in capsys.readouterr().out
     assert main(["data"]) == 0
     assert "mammography" in capsys.readouterr().out
     assert main(["status"]) == 0

@@ -51,6 +51,14 @@ MARGINALS = SYNTHESIS | {
     "max_iters": 100,
     "neighbouring": REPLACE_ONE,
 }
+AGGREGATION = {
+    "estimator": None,
+    "n_estimators": 20,
+    "epsilon": 1.0,
+    "classes": (0, 1),
+    "neighbouring": REPLACE_ONE,
+    "random_state": None,
+}
 PRIVATE_ONLY = ("epsilon", "random_state", "neighbouring", "n_records", "counts_share")
 DEFAULTS = {
     "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY} | GEOMETRY | {"tol": 1e-9},
@@ -111,6 +119,8 @@ DEFAULTS = {
         "n_records": None,
         "random_state": None,
     },
+    "SubsampleAndAggregateClassifier": AGGREGATION | {"delta": 0.0, "radius": 1.0},
+    "PATEClassifier": AGGREGATION | {"delta": 1e-6, "public_records": None, "n_queries": 100, "student": None},
     "PrivateLogisticRegression": {
         "epsilon": 1.0,
         "delta": 0.0,

@@ -383,11 +383,10 @@ def test_probabilities_are_close_to_frequencies():
     assert np.array_equal(likely.predict(dataset.X), likely.predict_proba(dataset.X).argmax(axis=1))
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("relation", "n"), [(ADD_REMOVE, 0), (ADD_REMOVE, 1), (REPLACE_ONE, 1), (ADD_REMOVE, 3), (REPLACE_ONE, 3)]
+)
 def test_few_records_and_one_class_are_no_errors(relation, n):
-    if n == 0 and relation is REPLACE_ONE:
-        pytest.skip("the number of records is public")
     X, _ = records(n, np.random.default_rng(0))
     model = PrivateMomentClassifier(domain=MIXED, neighbouring=relation).fit(X, np.full(n, "yes"))
     assert np.isfinite(model.decision_function(records(5, np.random.default_rng(1))[0])).all()

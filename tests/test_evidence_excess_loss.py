@@ -129,44 +129,89 @@ def test_the_excess_loss_is_within_the_bound(mechanism):
     assert binomtest(broken, runs, 2 * failure, alternative="greater").pvalue > 1e-3
 
 
-def test_the_derived_bound_needs_fewer_records_than_the_printed_one():
-    size = dict(dimension=20, regularization=0.05 / 9, comparator_norm=3.0, failure=0.05)
+def test_the_exact_quantile_needs_fewer_records_than_the_printed_one():
+    size = dict(dimension=100, regularization=0.05 / 9, comparator_norm=3.0, failure=0.05)
 
     def needed(method):
         return gen.sample_size(
-            lambda n: gen.excess_loss_bound("objective", n_records=n, noise_rate=0.25, method=method, **size).total,
+            lambda n: gen.excess_loss_bound("objective", n_records=n, noise_rate=0.005, method=method, **size).total,
             0.05,
         )
 
     assert needed("derived") < needed("printed") / 3
 
 
+def shell_bounds(failure, shells=200, ratio=1.25):
+    """lambda n times what L may exceed risk + penalty by, shell after shell, at lambda = n = 1, by the definition."""
+    slopes = [2 + math.sqrt(2 * math.log((j + 1) * (j + 2) / failure)) for j in range(shells)]
+    radii = [ratio**2 * slopes[0] / 2 * ratio**j for j in range(shells)]
+    inner = [0.0, *radii[:-1]]
+    return [radius * slope - low**2 / 2 for radius, slope, low in zip(radii, slopes, inner, strict=True)]
+
+
+@pytest.mark.parametrize("failure", [0.25, 0.05, 1e-6])
+def test_the_estimation_error_is_that_of_the_worst_shell(failure):
+    assert gen.estimation_error(failure) == pytest.approx(max(shell_bounds(failure)))
+    assert sum(1 / ((j + 1) * (j + 2)) for j in range(10**5)) <= 1  # the shares of the failure
+
+
 @pytest.mark.parametrize("mechanism", gen.MECHANISMS)
-def test_the_derived_estimation_term_counts_its_shells(mechanism):
-    n, d, lam, rate, failure, ratio = 10**6, 10, 1e-2, 0.5, 0.05, 1.25
-    size = dict(n_records=n, dimension=d, noise_rate=rate, regularization=lam, comparator_norm=3.0, failure=failure)
-    found = gen.excess_loss_bound(mechanism, **size)
-    noise = gamma.isf(failure, d, scale=1 / rate)
-    largest = 1 / lam + (noise if mechanism == "output" else noise / (n * lam))
-    # Radii r^2/(lam sqrt(n)), r times that, ...: the last one is the first not below the largest norm.
-    radius, shells = ratio**2 / (lam * math.sqrt(n)), 1
-    while radius < largest:
-        radius, shells = radius * ratio, shells + 1
-    slope = 2 + math.sqrt(2 * math.log(2 * shells / failure))
-    assert found.estimation == pytest.approx(ratio**2 * slope**2 / (2 * lam * n))
+def test_the_bound_is_the_sum_of_its_parts(mechanism):
+    n, lam, failure = 10**6, 1e-2, 0.05
+    size = dict(n_records=n, dimension=10, noise_rate=0.5, regularization=lam, failure=failure)
+    found = gen.excess_loss_bound(mechanism, **size, comparator_norm=3.0)
+    assert found.noise == gen.empirical_gap_bound(mechanism, **size)
+    assert found.estimation == pytest.approx(max(shell_bounds(failure / 2)) / (lam * n))
     assert found.sampling == pytest.approx(3.0 * math.sqrt(2 * math.log(2 / failure) / n))
+    assert found.regularization == pytest.approx(lam * 9 / 2)
 
 
-@pytest.mark.parametrize(("constant", "suffices"), [(1509, False), (1510, True)])
-def test_the_smallest_whole_constant_of_equation_42(constant, suffices):
-    """With lambda = target/||f_0||^2, half of the target is the penalty's; the rest must cover the quoted constants."""
-    target, norm, failure = 0.1, 2.0, 0.5 - 1e-9
-    n = constant * norm**2 * math.log(1 / failure) / target**2
+def test_the_sup_over_all_classifiers_is_within_the_estimation_error():
+    """Three atoms in the plane, 400 samples of 60: the supremum by a grid of classifiers, in at most delta of them."""
+    rng = np.random.default_rng(5)
+    atoms, mass = np.array([[0.6, 0.8], [-1.0, 0.0], [0.3, -0.9]]), np.array([0.5, 0.3, 0.2])
+    n, lam, failure = 60, 0.05, 0.3
+    lengths, angles = np.geomspace(0.01, 100, 60), np.linspace(0, 2 * np.pi, 48, endpoint=False)
+    beta = np.array([[a * math.cos(t), a * math.sin(t)] for a in lengths for t in angles])
+    losses, penalty = np.logaddexp(0, -beta @ atoms.T), lam / 2 * np.sum(beta**2, axis=1)
+    worst = [np.max(losses @ (mass - rng.multinomial(n, mass) / n) - penalty) * lam * n for _ in range(400)]
+    assert np.quantile(worst, 1 - failure) <= gen.estimation_error(failure)
+    assert max(worst) > 0
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(gen.MECHANISMS),
+    st.floats(1e-6, 0.4999),
+    st.integers(1, 300),
+    st.floats(0.01, 1),
+    st.floats(1, 10),
+    st.floats(0.05, 3),
+    st.floats(0.1, 5),
+)
+def test_the_sufficient_constant_proves_the_theorems(mechanism, failure, d, target, norm, epsilon, c):
+    log_term = d * math.log(d / failure)
+    first, noise = norm**2 * math.log(1 / failure) / target**2, log_term * norm / (target * epsilon)
+    third = (
+        log_term * math.sqrt(c) * norm**2 / (target**1.5 * epsilon)
+        if mechanism == "output"
+        else c * norm**2 / (target * epsilon)
+    )
+    n = math.ceil(gen.sufficient_constant() * max(first, noise, third))
     lam = target / norm**2
-    size = dict(dimension=1, noise_rate=1e6, regularization=lam, comparator_norm=norm, failure=failure)
-    found = gen.excess_loss_bound("objective", n_records=10**9, method="printed", **size)
-    assert found.regularization == pytest.approx(target / 2)
-    assert (found.estimation * 10**9 / n <= target / 2) == suffices
+    rate = n * lam * epsilon / 2 if mechanism == "output" else epsilon / 2 - math.log1p(c / (n * lam))
+    bound = gen.excess_loss_bound(
+        mechanism, n_records=n, dimension=d, noise_rate=rate, regularization=lam, comparator_norm=norm,
+        failure=failure, curvature=c, method="printed",
+    )  # fmt: skip
+    assert bound.total <= target
+
+
+def test_a_smaller_constant_is_not_proved_at_a_failure_of_one_half():
+    c = gen.sufficient_constant()
+    assert gen._shares(c, 0.5) <= 0.5 < gen._shares(c - 1, 0.5)
+    shares = [gen._shares(c, failure) for failure in np.geomspace(1e-12, 0.5, 300)]
+    assert np.all(np.diff(shares) > 0)
 
 
 def test_sample_size_is_the_first_to_reach_the_target():

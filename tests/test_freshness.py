@@ -192,5 +192,5 @@ def test_an_edited_result_stales_the_chapters_that_show_it(tmp_path, monkeypatch
         (tmp_path / f"{name}.csv").write_bytes(content)
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     assert freshness.of_outputs(code) == before
-    (tmp_path / "oversampling-abalone.csv").write_bytes(content + b"\n")
-    assert freshness.changed(before, freshness.of_outputs(code)) == ["results/oversampling-abalone"]
+    (tmp_path / "oversampling-audit.csv").write_bytes(content + b"\n")
+    assert freshness.changed(before, freshness.of_outputs(code)) == ["results/oversampling-audit"]

@@ -1,7 +1,10 @@
 """The ready-made private logistic regression: one budget, thresholds that follow from its objective, no other leak."""
 
 import math
+import types
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -9,9 +12,10 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 
 from helpers import erm
+from helpers.erm import partitions
 from helpers.meta import PrivateLogisticRegression, logistic
 from helpers.meta.threshold import cost_threshold, f1_threshold
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee, randomness
 
 BOUNDS = [[-3.0, 3.0]] * 2
 COSTS = {0: 1.0, 1: 30.0}
@@ -246,3 +250,62 @@ def test_bad_tables_are_refused_and_constant_columns_are_not():
     for options in ({}, {"frame_share": 0.2}, {"bounds": [[2.0, 2.0], [0.0, 1.0]]}, {"bounds": None}):
         model = made(epsilon=1.0, **options).fit(np.full_like(X, 2.0), y)
         assert np.isfinite(model.predict_proba(X)).all()
+
+
+# Records that memory does not hold
+
+
+def in_parts(X, y, source, folder):
+    """The same records from elsewhere."""
+    if source == "chunks":
+        return erm.Chunks(lambda: iter(np.split(X, [1, 1, 300])), *X.shape), y
+    if source == "memory map":
+        np.save(folder / "X.npy", X)
+        return np.load(folder / "X.npy", mmap_mode="r"), y
+    X = da.from_array(X, chunks=(250, 1))
+    return (X[X[:, 0] > -math.inf] if source == "dask, of unknown length" else X), da.from_array(y, chunks=250)
+
+
+def the_same_keys(monkeypatch):
+    keys = iter(range(1, 100))
+    monkeypatch.setattr(randomness, "secrets", types.SimpleNamespace(randbits=lambda bits: next(keys)))
+
+
+@pytest.mark.parametrize("source", ["memory map", "chunks", "dask", "dask, of unknown length"])
+@pytest.mark.parametrize("options", [{}, {"delta": 1e-5, "neighbouring": ADD_REMOVE, "n_records": 600}])
+def test_parts_release_what_one_array_does(options, source, tmp_path, monkeypatch):
+    """Nothing is small enough here to be written out."""
+    X, y = population(700, 10)
+    the_same_keys(monkeypatch)
+    whole = made(epsilon=1.0, **options).fit(X, y)
+    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "_ENTRIES", 64)
+    the_same_keys(monkeypatch)
+    with dask.config.set(scheduler="synchronous"):
+        parts = made(epsilon=1.0, **options).fit(*in_parts(X, y, source, tmp_path))
+    assert parts.coef_ == pytest.approx(whole.coef_, abs=1e-11)
+    assert (parts.offset_, parts.threshold_, parts.n_features_in_) == (whole.offset_, whole.threshold_, 2)
+    assert (parts.predict(X) == whole.predict(X)).all()
+    more = (partitions.CURATOR,) if source.startswith("dask") else ()
+    assert set(parts.guarantee_.assumes) == {*whole.guarantee_.assumes, *more}
+    assert str(parts.guarantee_) == str(whole.guarantee_)
+
+
+def test_an_integer_keys_noise_by_the_records_of_the_parts(monkeypatch):
+    monkeypatch.setattr(partitions, "_FEW", 0)
+    X, y = population(700, 11)
+    first, again = (made(epsilon=0.01, random_state=3).fit(*in_parts(X, y, "chunks", None)).coef_ for _ in range(2))
+    assert np.array_equal(first, again)
+    X[-1] += 1e-6
+    assert abs(first - made(epsilon=0.01, random_state=3).fit(*in_parts(X, y, "chunks", None)).coef_).max() > 1e-3
+
+
+@pytest.mark.parametrize("options", [{"objective": "recall"}, {"frame_share": 0.2}])
+def test_what_needs_all_records_at_once_is_refused_in_parts(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(partitions, "_FEW", 0)
+    unread = erm.Chunks(lambda: pytest.fail("read"), 700, 2)
+    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be .* where records come in parts"):
+        made(**options).fit(unread, np.zeros(700, int))
+    X, y = population(700, 12)
+    mapped = made(epsilon=1.0, **options).fit(*in_parts(X, y, "memory map", tmp_path))  # it is read as an array
+    assert np.isfinite(mapped.threshold_)

@@ -144,13 +144,28 @@ def test_what_runs_the_project_may_write_nothing_and_what_may_write_runs_nothing
         assert "make locked" in steps
 
 
+def test_the_lock_of_the_extras_has_their_pins():
+    text = (paths.ROOT / ".ci" / "extras.lock").read_text()
+    wanted = {
+        str(r) for name in ("cluster", "parquet") for r in map(Requirement, project()["optional-dependencies"][name])
+    }
+    assert set(re.findall(r"^[\w.-]+==[\w.]+", text, re.MULTILINE)) == {text for text in wanted if "==" in text}
+    assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", text)) == 2  # of the two Pythons that CI has
+
+
 @pytest.mark.parametrize(
-    ("chromium", "said", "passes"),
-    [(True, "12 passed", True), (True, "11 passed, 1 skipped", False), (False, "12 passed", False)],
+    ("chromium", "said", "of_extras", "passes"),
+    [
+        (True, "12 passed", "9 passed", True),
+        (True, "11 passed, 1 skipped", "9 passed", False),
+        (True, "12 passed", "8 passed, 1 skipped", False),
+        (False, "12 passed", "9 passed", False),
+    ],
 )
-def test_ci_fails_unless_every_browser_test_ran(tmp_path, chromium, said, passes):
+def test_ci_fails_unless_every_test_of_browser_and_extras_ran(tmp_path, chromium, said, of_extras, passes):
     tools, python = tmp_path / "tools", tmp_path / ".venv" / "bin" / "python"
-    stubs = {tools / "make": "", tools / "apt-get": "exit 1", tools / "sudo": "exit 1", python: f'echo "{said}"'}
+    speak = f'case "$*" in *browser*) echo "{said}";; *) echo "{of_extras}";; esac'
+    stubs = {tools / "make": "", tools / "apt-get": "exit 1", tools / "sudo": "exit 1", python: speak}
     if chromium:
         stubs[tools / "chromium"] = ""
     for file, body in stubs.items():

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from helpers import paths
-from helpers.book.card import QUALITY, expected_quality, render
+from helpers.book.card import METHOD, QUALITY, expected_quality, render
 from helpers.book.shapes import plot_shapes
 from helpers.cli import main
 from helpers.data import Schema
@@ -358,6 +358,7 @@ def record(folder, rows):
     folder.mkdir()
     frame = pd.DataFrame(rows, columns=["dataset", "n", "minority", "epsilon", "auc"]).assign(splits=20)
     frame = pd.concat([frame.assign(relation=relation) for relation in ("replace-one", "add/remove")])
+    frame = pd.concat([frame.assign(method=METHOD), frame.assign(method="another", auc=0.99)])
     frame["auc"] += 0.1 * (frame.relation == "add/remove")
     frame["auc_low"], frame["auc_high"] = frame.auc - 0.04, frame.auc + 0.03
     frame = frame.assign(**{f"balanced_accuracy{end}": 0.7 for end in ("", "_low", "_high")})

@@ -24,6 +24,9 @@ document.addEventListener("DOMContentLoaded", () => {
       entry.row.hidden = !keep;
       shown += keep;
     }
+    // The address says what is shown, so that a link to it shows the same; a fragment leads to one row.
+    const chosen = new URLSearchParams(Object.entries(wanted).filter(([, value]) => value));
+    if (!location.hash) history.replaceState(null, "", chosen.size ? `?${chosen}` : location.pathname);
     filters.querySelector("output").textContent = `${shown} of ${rows.length} shown`;
   };
 
@@ -43,6 +46,12 @@ document.addEventListener("DOMContentLoaded", () => {
         .forEach((entry) => body.append(entry.row));
     });
   });
+  if (!location.hash) {
+    for (const [key, value] of new URLSearchParams(location.search)) {
+      const control = [...filters.querySelectorAll("[data-filter]")].find((one) => one.dataset.filter === key);
+      if (control) control.value = value;
+    }
+  }
   filters.addEventListener("input", apply);
   apply();
   // Rows may have been off screen when the page jumped to its fragment.

@@ -18,8 +18,10 @@ from helpers.meta.published import PublishedClassifier
 from helpers.privacy import REPLACE_ONE
 
 QUALITY = "private-classifiers-quality"
-"""The recorded table of what `PrivateMomentClassifier` reached: `dataset`, `relation`, `n`, `minority`, `epsilon`,
+"""The recorded table of what each `method` reached: `relation`, `dataset`, `n`, `minority`, `features`, `epsilon`,
 `splits`, and of each score the mean, `SCORE_low` and `SCORE_high`, the least and most of single fits."""
+METHOD = "moments"
+"""The classifier of `dpbook fit`, as that table calls it."""
 _SCORES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
 _NEAREST = 3
 _BAR = 1.96
@@ -88,7 +90,7 @@ def expected_quality(
     if QUALITY not in results.recorded_names():
         return None
     table, label = results.recorded(QUALITY)
-    table = table[table.relation == relation]
+    table = table[(table.method == METHOD) & (table.relation == relation)]
     asked = {"n": n_records, "minority": n_minority}
     table = table.assign(within=all(table[name].min() <= size <= table[name].max() for name, size in asked.items()))
 

@@ -352,14 +352,15 @@ class Verdict:
         title = (
             f"<strong>{html.escape(self.verdict)}</strong> "
             f"{html.escape(DOCUMENTS[self.claim.document])}, {html.escape(self.claim.label)} "
-            f'<span class="verdict-basis">{self.basis}</span> '
-            f'<a class="verdict-id" href="claims.html#row-{self.claim.id}">{self.claim.id}</a>'
+            f'<span class="verdict-basis">{self.basis}</span>'
         )
+        # A link inside a summary is out of reach for the keyboard, so it stands with the reason.
+        link = f'<a class="verdict-id" href="claims.html#row-{self.claim.id}">{self.claim.id}</a>'
         title = f"<summary>{title}</summary>" if compact else f'<p class="verdict-title">{title}</p>'
         items = "".join(
             f'<li>{html.escape(item.text)} <span class="verdict-basis">{item.basis}</span></li>' for item in self.items
         )
-        return f"{opening}{title}<p>{html.escape(self.claim.reason)}</p><ul>{items}</ul></{frame}>"
+        return f"{opening}{title}<p>{html.escape(self.claim.reason)} {link}</p><ul>{items}</ul></{frame}>"
 
 
 def check(

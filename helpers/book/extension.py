@@ -272,7 +272,8 @@ def glued(chapter: chapters.Chapter) -> dict[str, str]:
     for cell in chapter.notebook.cells:
         for output in cell.get("outputs", []):
             for mime, text in output.get("data", {}).items():
-                if mime.startswith(_GLUE) and mime.endswith("text/plain"):
+                # A glued figure has a text too, its repr, which is no literal.
+                if mime.startswith(_GLUE) and mime.endswith("text/plain") and text[:1] in "'\"":
                     values[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval(text)
     return values
 

@@ -1,4 +1,4 @@
-"""Tables of the reader's own in the place of a chapter's data sets: `dpbook run weighted-erm -p datasets '["my.csv"]'`.
+"""Tables of the reader's own in place of a chapter's data sets: `dpbook run weights-worth -p datasets '["my.csv"]'`.
 
 A parameter whose range holds `*.csv` takes the path of a CSV or Parquet file with its public schema beside it
 (`helpers.data.tables`). A run links both into its folder, so that its cells, tables and captions know the file by its

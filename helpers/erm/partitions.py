@@ -2,7 +2,8 @@
 
 The risk of a linear classifier is a sum over records, and everything that a solver wants to know about them is one: so
 a `Table` has one job, to add up a function over blocks (`Table.total`), and the mathematics is the same for all. `fit`
-of `ERMClassifier`, `ObjectivePerturbationClassifier` and `OutputPerturbationClassifier` takes
+of `ERMClassifier`, `ObjectivePerturbationClassifier`, `OutputPerturbationClassifier` and, around the second of them,
+`helpers.meta.PrivateLogisticRegression` takes
 
 * arrays; a large one is never copied, unless bounds or a centre map it;
 * memory maps (`numpy.load(file, mmap_mode="r")`) and `Chunks`, which are read again for every pass, with labels in
@@ -235,6 +236,20 @@ def is_partitioned(X: Any) -> bool:
     (False, True)
     """
     return isinstance(X, Chunks | np.memmap) or is_dask(X)
+
+
+def count_records(X: Any) -> int:
+    """Number of records of an array or of parts; that of Dask's is counted where no shape tells it.
+
+    >>> count_records(Chunks(list, 7, 1))
+    7
+    """
+    if not is_dask(X):
+        return int(X.shape[0])
+    import dask
+
+    parts = X[:, 0] if hasattr(X, "rechunk") else X
+    return sum(dask.compute(*(dask.delayed(len, pure=False)(part) for part in np.ravel(parts.to_delayed()).tolist())))
 
 
 def gathered(X: Any) -> Any:

@@ -21,6 +21,7 @@ from helpers.erm import (
     fixed_weights,
     private_standard,
 )
+from helpers.erm.partitions import count_records, gathered, is_partitioned
 from helpers.meta.learners import fit_learner, restate
 from helpers.meta.threshold import (
     check_mistake_costs,
@@ -174,19 +175,26 @@ class PrivateLogisticRegression(PrivateMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Fit to X (n, d) and labels y (n,); returns self."""
+        """Fit to X (n, d) and labels y (n,), which memory need not hold (`helpers.erm.partitions`); returns self.
+
+        A `frame_share` and the threshold of "recall" need all records at once, and refuse `Chunks` and Dask's.
+        """
         classes = self._check_parameters()
-        fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        label_codes(y, classes)
-        rng = self._noise_generator(X, y)
-        penalty = self._penalty(self.n_records or len(X), X.shape[1] + 1)
+        X = gathered(X)
+        if self._comes_in_parts(X):  # the learner checks them, and keys its noise by them; no other noise is drawn
+            self.n_features_in_, rng = X.shape[1], self._noise_generator()
+        else:
+            fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
+            X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+            label_codes(y, classes)
+            rng = self._noise_generator(X, y)
+        penalty = self._penalty(self.n_records or count_records(X), X.shape[1] + 1)
         learner = self._learner(penalty, child_state(self.random_state, rng))
         self.standard_, spent = self._find_standard(X, rng)
         self.estimator_ = fit_learner(learner, self._framed(X), y)
         self.classes_, self.offset_ = classes, self.estimator_.offset_
         self.coef_, self.intercept_ = self.estimator_.coef_, self.estimator_.intercept_
-        self.threshold_, also_spent = self._find_threshold(X, y == classes[1], rng)
+        self.threshold_, also_spent = self._find_threshold(X, y, rng)
         if spent:  # the frame depends on the records, so the estimator's own guarantee does not cover its coefficients
             restate(self.estimator_, compose([*spent, self.estimator_.guarantee_]))
         whole = compose([self.estimator_.guarantee_, *also_spent])
@@ -250,6 +258,14 @@ class PrivateLogisticRegression(PrivateMixin, ClassifierMixin, BaseEstimator):
         if self.frame_share + (self.threshold_share if self.objective == "recall" else 0.0) >= 1:
             raise ValueError(f"frame_share and threshold_share must add up to less than 1, got {self.frame_share!r}")
 
+    def _comes_in_parts(self, X) -> bool:
+        whole = self.frame_share > 0 or self.objective == "recall"
+        if whole and is_partitioned(X) and not isinstance(X, np.memmap):
+            name, allowed = ("frame_share", "0") if self.frame_share > 0 else ("objective", 'other than "recall"')
+            value = getattr(self, name)
+            raise ValueError(f"{name} must be {allowed} where records come in parts, got {value!r}")
+        return is_partitioned(X) and not whole
+
     @property
     def _noise_shape(self) -> str:
         has_a_polytope = self.blocks is None or np.size(self.classes) == 2
@@ -305,7 +321,7 @@ class PrivateLogisticRegression(PrivateMixin, ClassifierMixin, BaseEstimator):
         """What the learner sees."""
         return X if self.standard_ is None else self.standard_.applied(np.clip(X, *np.asarray(self.bounds, float).T))
 
-    def _find_threshold(self, X, is_second, rng):
+    def _find_threshold(self, X, y, rng):
         """Scores to decide at, and the guarantees of what was paid for them."""
         match self.objective:
             case "accuracy":
@@ -320,7 +336,7 @@ class PrivateLogisticRegression(PrivateMixin, ClassifierMixin, BaseEstimator):
                 prevalence = float(np.clip(expit(self.offset_), _RAREST, 1 - _RAREST))
                 return float(logit(f1_threshold(prevalence, self.expected_auc))), []
         scores = self.estimator_.decision_function(self._framed(X)) if len(X) else np.empty(0)
-        epsilon = self.threshold_share * self.epsilon
+        epsilon, is_second = self.threshold_share * self.epsilon, y == self.classes_[1]
         found = recall_threshold(scores, is_second, self.target_recall, epsilon, self.neighbouring, rng)
         return found.value, [found.guarantee]
 

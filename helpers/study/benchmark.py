@@ -31,6 +31,7 @@ from helpers.erm.greedy import DPGreedyCoordinateClassifier
 from helpers.erm.moments import PrivateMomentClassifier
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.meta.bagging import PrivateBaggingClassifier
+from helpers.meta.logistic import PrivateLogisticRegression
 from helpers.meta.threshold import ThresholdClassifier
 from helpers.neural.classifier import DPNeuralClassifier
 from helpers.privacy.guarantees import ADD_REMOVE, REPLACE_ONE, Guarantee
@@ -194,6 +195,13 @@ def threshold(parameters: Mapping[str, Any], train: Dataset, epsilon: float, see
     return _fitted(ThresholdClassifier(inner, epsilon=epsilon, random_state=seed, **parameters), train)
 
 
+def offset(parameters: Mapping[str, Any], train: Dataset, epsilon: float, seed: int) -> Scores:
+    """Private logistic regression with a noisy count inside the loss and as threshold, with its own defaults."""
+    model = PrivateLogisticRegression(epsilon, bounds=train.bounds, random_state=seed, **parameters)
+    model.fit(train.X, train.y)
+    return Scores(model.decision_function, float(model.threshold_), model.guarantee_)
+
+
 def bagging(parameters: Mapping[str, Any], train: Dataset, epsilon: float, seed: int) -> Scores:
     """A vote of private weighted logistic regressions, each on its own part of the records."""
     n_bags = parameters["n_estimators"]
@@ -303,6 +311,8 @@ PIPELINES: dict[str, Pipeline] = {
     "LogReg, output": partial(linear, OutputPerturbationClassifier, {}),
     "weighted LogReg, output": partial(linear, OutputPerturbationClassifier, {"class_weight": "balanced"}),
     "LogReg + threshold": partial(threshold, {}),
+    "offset LogReg, cube": partial(offset, {}),
+    "offset LogReg, Gaussian": partial(offset, {"delta": DELTA}),
     "gradient descent": partial(descent, DPGradientDescentClassifier, {}),
     "coordinate descent": partial(descent, DPCoordinateDescentClassifier, {}),
     "greedy coordinates": partial(descent, DPGreedyCoordinateClassifier, {}),

@@ -56,6 +56,22 @@ def test_page(browser, file, width):
         assert scroll <= width, f"the page is {scroll} px wide at {width} px"
         assert page.locator("mjx-merror").count() == 0, "a formula does not parse"
         assert page.locator("img:not([alt])").count() == 0
+        assert page.locator("mjx-container[tabindex='0']").count() == 0, "a formula is a tab stop"
+    finally:
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("file", sorted((SITE / "book").glob("*.html")), ids=lambda file: file.stem)
+def test_page_is_accessible(browser, file, scheme):
+    """No serious finding of axe-core: contrast, names of controls, what the keyboard reaches."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    try:
+        page.goto(file.as_uri(), wait_until="load")
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
+        assert not serious, [(rule["id"], rule["nodes"][0]["html"]) for rule in serious]
     finally:
         page.close()
 

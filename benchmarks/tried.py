@@ -1,0 +1,69 @@
+"""What ran on the reserve sets after the comparison, and chose nothing: the best variant, and what noise costs.
+
+`python -m benchmarks.tried` fits, on the splits of `benchmarks.classifiers`, the variant that looked best on
+development sets and two oracles, which are not private, and writes `results/private-classifiers-tried.csv`: their means
+beside those of the classifier, and the differences with tests over data sets. Fits are kept in `runs/`.
+"""
+
+import itertools
+import warnings
+from functools import partial
+
+import pandas as pd
+
+from benchmarks import literature, reserve, variants
+from benchmarks.accounts import AccountsByClass
+from benchmarks.classifiers import EPSILONS, ROOT, SPLITS, TEST, TRIALS, Rows, record, splits
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.study import comparison
+
+KEPT = ROOT / "runs" / "classifiers-tried.csv"
+KEY = ("dataset", "method", "epsilon", "split")
+METHODS = {
+    "an account for each class": lambda split, *budget: variants.of_model(
+        *variants.fitted(split, *budget, AccountsByClass), split
+    ),
+    "oracle: no noise on the class means": literature.oracle("sums"),
+    "oracle: no noise at all": literature.oracle("all"),
+}
+_RELATIONS = {"replace-one": REPLACE_ONE, "add/remove": ADD_REMOVE}
+_METRICS = ("auc", "balanced_accuracy", "ap", "brier")
+
+
+def main() -> None:
+    """Fit, and write the table."""
+    warnings.simplefilter("ignore")
+    KEPT.parent.mkdir(exist_ok=True)
+    rows = Rows(KEPT, KEY)
+    for name in reserve.RESERVE:
+        for split, epsilon in itertools.product(splits(reserve.load(name), SPLITS), EPSILONS):
+            for (method, fit), (word, relation) in itertools.product(METHODS.items(), _RELATIONS.items()):
+                work = partial(variants.trial, fit, split, epsilon, relation)
+                rows.add((name, f"{method}, {word}", epsilon, split.seed), work)
+    tried = pd.read_csv(KEPT)
+    both = pd.concat([pd.read_csv(TRIALS), tried])
+    record(pd.DataFrame(_differences(both)).round(4), "private-classifiers-tried", tried)
+
+
+def _differences(trials: pd.DataFrame):
+    """From the classifier, over data sets; a negative `gain` in the Brier score says that it is larger."""
+    for method, word in itertools.product(METHODS, _RELATIONS):
+        base, name = f"moments, {word}", f"{method}, {word}"
+        pair = trials[trials.method.isin([base, name])]
+        gains = comparison.paired_gains(
+            pair.assign(brier=-pair.brier),
+            {"method": base},
+            values=_METRICS,
+            test_fraction=TEST,
+            by=["epsilon", "dataset"],
+            split="split",
+        )
+        for (epsilon, metric), part in gains.groupby(["epsilon", "metric"]):
+            means = pair[pair.epsilon == epsilon].groupby("method")[metric].mean()
+            key = {"tried": method, "relation": word, "epsilon": epsilon, "metric": metric}
+            found = {"moments": means[base], "it": means[name], "gain": part["mean"].mean()}
+            yield key | found | comparison.signed_rank(part)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""Learners without noise on disjoint parts: what one record moves, how much noise there is, and what nobody may see."""
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from helpers.erm import ERMClassifier
+from helpers.meta import PATEClassifier, SubsampleAndAggregateClassifier, ThresholdClassifier, aggregation
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, event_epsilon, gaussian_mu
+
+pytestmark = pytest.mark.usefixtures("repeatable_noise")
+SECRET = 0.75  # a value of the first feature at which the stubs below behave badly
+
+
+class Stub(ClassifierMixin, BaseEstimator):
+    """Coefficients as far apart as can be, and votes against all others, for whoever has a certain record."""
+
+    def fit(self, X, y):
+        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
+        self.sign_ = 1.0 if (X[:, 0] == SECRET).any() else -1.0
+        self.coef_, self.intercept_ = np.full((1, X.shape[1]), 1e6 * self.sign_), np.array([1e6 * self.sign_])
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), int(self.sign_ > 0))
+
+
+class Fails(Stub):
+    def fit(self, X, y):
+        super().fit(X, y)
+        warnings.warn("seen" if self.sign_ > 0 else "not seen", stacklevel=2)
+        if self.sign_ > 0:
+            raise KeyError("the secret is here")
+        return self
+
+
+class NotFinite(Stub):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.coef_ = self.coef_ * (np.nan if self.sign_ > 0 else 1.0)
+        return self
+
+
+class ManyColumns(Stub):
+    def fit(self, X, y):
+        super().fit(X, y)
+        if self.sign_ > 0:
+            self.coef_ = np.zeros((1, 7))
+        return self
+
+
+class Drawing(Stub):
+    """Draws from numpy's global state unless it has a seed: the more, the more records it has."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        draws = np.random.mtrand._rand if self.random_state is None else np.random.RandomState(self.random_state)
+        self.shift_ = draws.normal(size=1 + len(X) * 1000 * int(self.sign_ > 0))[0]
+        return self
+
+    def predict(self, X):
+        return (X[:, 0] > self.shift_).astype(int)
+
+
+class Student(Stub):
+    """Keeps what it was taught, and predicts it."""
+
+    taught: ClassVar = []
+
+    def fit(self, X, y):
+        self.taught.append((X, y))
+        return super().fit(X, y)
+
+
+def records(n=60, secret=False):
+    X = np.linspace(-0.7, 0.7, 2 * n).reshape(n, 2)
+    if secret:
+        X[-1, 0] = SECRET
+    return X, (np.arange(n) % 3 == 0).astype(int)
+
+
+def released_to(monkeypatch, name):
+    """Catches what is about to get noise, and the sensitivity that is claimed for it."""
+    seen, mechanism = [], getattr(aggregation, name)
+
+    def caught(value, sensitivity, *arguments):
+        seen.append((np.array(value, float), sensitivity))
+        return mechanism(value, sensitivity, *arguments)
+
+    monkeypatch.setattr(aggregation, name, caught)
+    return seen
+
+
+CASES = [
+    (SubsampleAndAggregateClassifier, {"radius": 3.0, "delta": 0.0}, "k_norm"),
+    (SubsampleAndAggregateClassifier, {"radius": 3.0, "delta": 1e-6}, "gaussian"),
+    (PATEClassifier, {"student": Student(), "delta": 0.0, "n_queries": 7}, "discrete_laplace"),
+    (PATEClassifier, {"student": Student(), "delta": 1e-6, "n_queries": 7}, "gaussian"),
+]
+by_case = pytest.mark.parametrize(("cls", "parameters", "mechanism"), CASES)
+
+
+@by_case
+@pytest.mark.parametrize("neighbouring", [REPLACE_ONE, ADD_REMOVE])
+def test_one_record_moves_the_release_by_the_sensitivity_and_no_more(
+    monkeypatch, cls, parameters, mechanism, neighbouring
+):
+    """Same parts, last record replaced or removed; the stub moves its answer as far as any learner can."""
+    seen = released_to(monkeypatch, mechanism)
+    monkeypatch.setattr(cls, "_noise_generator", lambda *_: np.random.default_rng(3))
+    X, y = records(secret=True)
+    other = records() if neighbouring is REPLACE_ONE else (X[:-1], y[:-1])
+    for data in ((X, y), other):
+        cls(Stub(), 5, neighbouring=neighbouring, **parameters).fit(*data)
+    (one, sensitivity), (two, _) = seen
+    norm = {"l1": 1, "l2": 2}[sensitivity.norm]
+    assert np.linalg.norm(np.ravel(one - two), norm) == pytest.approx(sensitivity.value)
+    assert sensitivity.neighbouring is neighbouring
+
+
+@pytest.mark.parametrize("learner", [Drawing(), make_pipeline(FunctionTransformer(), Drawing())])
+def test_a_learner_cannot_move_what_another_draws(monkeypatch, learner):
+    """With the same parts and the secret in one of them, all other answers stay, though numpy's own state has moved."""
+    found = []
+    monkeypatch.setattr(PATEClassifier, "_learn", lambda _, answers, rng: found.append(answers))
+    monkeypatch.setattr(PATEClassifier, "_with_assumptions", lambda _, guarantee: guarantee)
+    monkeypatch.setattr(aggregation, "restate", lambda *_: None)
+    for parts in range(6):
+        monkeypatch.setattr(PATEClassifier, "_noise_generator", lambda *_, k=parts: np.random.default_rng(k))
+        for secret in (False, True):
+            np.random.seed(0)  # noqa: NPY002
+            PATEClassifier(learner, 5, student=Student()).fit(*records(secret=secret))
+        assert (found[-2] != found[-1]).any(axis=1).sum() <= 1
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_learners_of_other_libraries_take_the_seeds(random_state):
+    X, y = records()
+    model = SubsampleAndAggregateClassifier(LogisticRegression(), 2, epsilon=1e6, random_state=random_state).fit(X, y)
+    assert np.linalg.norm(model.coef_) > 0.03
+
+
+def test_one_record_more_or_less_changes_one_part(monkeypatch):
+    """Under add/remove; and the parts are of all records, each in one."""
+    model = PATEClassifier(Stub(), 4, neighbouring=ADD_REMOVE)
+    more, less = (model._parts(n, np.random.default_rng(1)) for n in (50, 49))
+    assert sorted(np.concatenate(more)) == list(range(50))
+    assert sum(not np.array_equal(a, b) for a, b in zip(more, less, strict=True)) == 1
+    even = model.set_params(neighbouring=REPLACE_ONE)._parts(50, np.random.default_rng(1))
+    assert sorted(len(part) for part in even) == [12, 12, 13, 13]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_noise_of_the_mean_has_the_law_that_epsilon_needs(delta):
+    """Gamma of shape d + 1 and scale 2 radius/(m epsilon), or normal: from 300 fits whose exact mean is known."""
+    model = SubsampleAndAggregateClassifier(Stub(), 10, epsilon=0.5, delta=delta, radius=2.0)
+    exact = np.full(3, -2.0 / np.sqrt(3))
+    noise = [np.append(m.coef_, m.intercept_) - exact for m in (model.fit(*records()) for _ in range(300))]
+    moved = 2 * 2.0 / 10
+    if delta:
+        found, law = np.ravel(noise), stats.norm(scale=moved / gaussian_mu(0.5, delta))
+    else:
+        found, law = np.linalg.norm(noise, axis=1), stats.gamma(3, scale=moved / 0.5)
+    assert stats.kstest(found, law.cdf).pvalue > 1e-3
+    for factor in (0.7, 1.4):
+        assert stats.kstest(found * factor, law.cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_noise_of_a_vote_has_the_law_that_epsilon_needs(delta):
+    """All 30 teachers vote for the first class: the share of the labels that noise turns over is known."""
+    q, m, epsilon = 4000, 30, 200.0 if delta == 0 else 3.0
+    model = PATEClassifier(Stub(), m, epsilon, delta, n_queries=q, student=Student())
+    model.fit(*records())
+    _, labels = Student.taught[-1]
+    if delta:
+        turned = stats.norm.sf(m / 2 / (np.sqrt(q) / gaussian_mu(epsilon, delta)))
+    else:  # P(noise > 15) at rate epsilon/q
+        a = np.exp(-epsilon / q)
+        turned = a ** (m // 2 + 1) / (1 + a)
+    assert stats.binomtest(int(labels.sum()), q, turned).pvalue > 1e-3
+    assert stats.binomtest(int(labels.sum()), q, turned * 0.85).pvalue < 1e-3
+
+
+def test_the_event_is_the_guarantee():
+    guarantee = PATEClassifier(Stub(), 5, epsilon=2.0, delta=1e-5, n_queries=64).fit(*records()).guarantee_
+    assert guarantee.event.count == 64
+    assert event_epsilon(guarantee.event, 1e-5, REPLACE_ONE) == pytest.approx(2.0, rel=1e-6)
+    mean = SubsampleAndAggregateClassifier(Stub(), 5, epsilon=2.0, delta=1e-5).fit(*records()).guarantee_
+    assert event_epsilon(mean.event, 1e-5, REPLACE_ONE) == pytest.approx(2.0, rel=1e-6)
+
+
+@by_case
+@pytest.mark.parametrize("learner", [Fails(), NotFinite(), ManyColumns()])
+def test_nobody_sees_that_a_learner_fails(cls, parameters, mechanism, learner):
+    model = cls(learner, 5, **parameters)
+    shown = []
+    for secret in (False, True):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert model.fit(*records(secret=secret)).guarantee_.epsilon == 1.0
+        shown.append([str(one.message) for one in caught])  # about made-up records, if anything
+    assert shown[0] == shown[1]
+
+
+@by_case
+def test_an_absent_class_is_no_error(cls, parameters, mechanism):
+    X, _ = records()
+    for learner in (ERMClassifier(0.1), LogisticRegression()):  # the second one fails on one class
+        for label in (0, 1):
+            assert set(cls(learner, 6, **parameters).fit(X, np.full(60, label)).predict(X)) <= {0, 1}
+
+
+@by_case
+def test_no_record_at_all_is_no_error_under_add_remove(cls, parameters, mechanism):
+    model = cls(ERMClassifier(0.1), 3, neighbouring=ADD_REMOVE, **parameters)
+    assert len(model.fit(np.empty((0, 2)), np.empty(0, int)).predict(np.zeros((2, 2)))) == 2
+    with pytest.raises(ValueError, match="n_estimators must be at most the number of records"):
+        model.set_params(neighbouring=REPLACE_ONE, n_estimators=61).fit(*records())
+
+
+def test_coefficients_are_shortened_not_stretched():
+    X, y = records()
+    model = SubsampleAndAggregateClassifier(ERMClassifier(0.1), 1, epsilon=1e9, radius=100.0).fit(X, y)
+    plain = ERMClassifier(0.1).fit(X, y)
+    assert np.allclose(model.coef_, plain.coef_, atol=1e-5)
+    assert np.allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-5)
+    short = model.set_params(radius=1e-2).fit(X, y)
+    assert np.hypot(*np.append(np.linalg.norm(short.coef_), short.intercept_)) == pytest.approx(1e-2, rel=1e-4)
+
+
+def test_students_see_public_records_and_votes_only():
+    public = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+    model = PATEClassifier(Stub(), 5, public_records=public, n_queries=25, student=Student()).fit(*records())
+    X, labels = Student.taught[-1]
+    assert {tuple(row) for row in X} <= {tuple(row) for row in public}
+    assert len(X) == len(labels) == 25
+    assert "records to be labelled public" in model.guarantee_.assumes
+    assert not hasattr(model, "_queries")
+    PATEClassifier(Stub(), 5, n_queries=25, student=Student()).fit(*records())
+    made_up, _ = Student.taught[-1]
+    assert made_up.shape == (25, 2)
+    assert np.abs(made_up).max() <= 1
+
+
+def test_much_budget_gives_the_plain_answer_and_a_threshold_fits_around():
+    rng = np.random.default_rng(0)
+    y = (np.arange(1200) % 4 == 0).astype(int)
+    X = rng.normal(np.where(y == 1, 0.3, -0.3)[:, None], 0.2, (1200, 2))
+    plain = ERMClassifier(0.01, class_weight="balanced").fit(X, y)
+    for model in (
+        SubsampleAndAggregateClassifier(plain, 12, epsilon=50.0),
+        PATEClassifier(plain, 12, epsilon=50.0, delta=1e-3, n_queries=200),
+        ThresholdClassifier(SubsampleAndAggregateClassifier(ERMClassifier(0.01), 12, radius=10.0), epsilon=50.0),
+    ):
+        assert (model.fit(X, y).predict(X) == plain.predict(X)).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (SubsampleAndAggregateClassifier(DecisionTreeClassifier()), r"coef_ \(1, d\)"),
+        (SubsampleAndAggregateClassifier(None), "estimator must be a scikit-learn classifier, got None"),
+        (PATEClassifier(Stub(), student=LogisticRegression()), "one class"),
+        (PATEClassifier(Stub(), public_records=np.zeros((4, 3))), r"public_records .* \(q, 2\), got ndarray \(4, 3\)"),
+        (PATEClassifier(Stub(), public_records=[[np.nan, 0.0]]), "public_records must be a finite table"),
+    ],
+)
+def test_what_is_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*records())
+
+
+def test_predictions_are_those_that_the_model_has():
+    X, y = records()
+    machine = SubsampleAndAggregateClassifier(LinearSVC(), 3).fit(X, y)
+    assert hasattr(machine, "decision_function")
+    assert not hasattr(machine, "predict_proba")
+    tree = PATEClassifier(DecisionTreeClassifier(), 3).fit(X, y)
+    assert hasattr(tree, "predict_proba")
+    assert not hasattr(tree, "decision_function")
