@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.svm import LinearSVC
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from helpers.erm import ERMClassifier
@@ -291,3 +292,43 @@ def test_predictions_are_those_that_the_model_has():
     tree = PATEClassifier(DecisionTreeClassifier(), 3).fit(X, y)
     assert hasattr(tree, "predict_proba")
     assert not hasattr(tree, "decision_function")
+
+
+class Global(ClassifierMixin, BaseEstimator):
+    """Draws from numpy's global state, more often if its part holds a large value."""
+
+    def fit(self, X, y):
+        for _ in range(1 + 5 * (X.max() > 50)):
+            self.sign_ = np.random.choice([-1, 1])  # noqa: NPY002
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), int(self.sign_ > 0))
+
+
+def test_a_learner_that_draws_globally_moves_no_other(monkeypatch):
+    """One record that makes its learner draw more often changes one vote, not those of the learners behind it."""
+    X, y = np.zeros((400, 1)), np.arange(400) % 2
+    answers = []
+    learn = PATEClassifier._learn
+    monkeypatch.setattr(
+        PATEClassifier, "_learn", lambda self, found, rng: answers.append(found) or learn(self, found, rng)
+    )
+    monkeypatch.setattr(PATEClassifier, "_noise_generator", lambda self, *data: np.random.default_rng(5))
+    for record in (0.0, 100.0):
+        X[0] = record
+        PATEClassifier(Global(), 20, public_records=[[0.0]], student=DummyClassifier(), random_state=0).fit(X, y)
+    assert np.abs(answers[0] - answers[1]).sum() <= 1
+
+
+def test_a_learner_whose_coefficients_cannot_be_set_is_refused_before_the_records():
+    with pytest.raises(ValueError, match="let coef_ and intercept_ be set"):
+        SubsampleAndAggregateClassifier(SVC(kernel="linear"), 4).fit(np.zeros((40, 2)), np.arange(40) % 2)
+
+
+def test_no_seed_stays_in_a_pipeline():
+    X, y = np.zeros((40, 2)), np.arange(40) % 2
+    for student in (DummyClassifier(random_state=1), make_pipeline(StandardScaler(), DummyClassifier(random_state=1))):
+        found = PATEClassifier(DummyClassifier(), 4, public_records=np.eye(2), student=student).fit(X, y).student_
+        assert getattr(found, "named_steps", {"dummyclassifier": found})["dummyclassifier"].random_state is None

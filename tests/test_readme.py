@@ -27,6 +27,8 @@ def test_numbers_are_the_chapters():
 def test_the_table_is_made_of_the_findings():
     table = README.split("## What the book finds")[1].split("These are five")[0].strip()
     assert table == readme_table([row for row in findings() if row.headline])
+    assert "{ref}" not in table
+    assert table.count("(") == table.count(")")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z]+)", README))))

@@ -92,7 +92,7 @@ def readme_table(rows: list[Finding]) -> str:
     """The rows as the README has them: numbers between comments that say where they come from, and no links."""
 
     def plain(text: str) -> str:
-        text = re.sub(r" ?\(?\{ref\}`[\w-]+`\)?", "", " ".join(text.split()))
+        text = re.sub(r" ?\((?:\{ref\}`[^`]+`(?:, )?)+\)|; \{ref\}`[^`]+`(?=\))", "", " ".join(text.split()))
         text = re.sub(r"\{ref\}`([^`<]+?) ?<[\w-]+>`", r"\1", text)
         return _ROLE.sub(lambda role: f"<!-- {role[1]}.{role[2]} -->{_glued(role[1])[role[2]]}<!-- -->", text)
 

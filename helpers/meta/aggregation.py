@@ -2,9 +2,9 @@
 
 `SubsampleAndAggregateClassifier` releases the mean of their coefficients, `PATEClassifier` their votes on public
 records, from which a student learns. One record is in one part and can change that part's answer to any other, so the
-answers are bounded (a vector in a ball, a vote) and nothing is asked of the learners: not that they are private, nor
-that they are stable, nor even that they succeed. That the answers resemble each other is what makes the release useful,
-and is left to the caller, who chooses public numbers of parts and radii.
+answers are bounded (a vector in a ball, a vote) and one thing is asked of the learners, that they share no state: not
+that they are private, nor that they are stable, nor even that they succeed. That the answers resemble each other is
+what makes the release useful, and is left to the caller, who chooses public numbers of parts and radii.
 
 Neighbours are replace-one, with n public, or add/remove-one; the noise is the same, since in both one part changes.
 """
@@ -12,7 +12,8 @@ Neighbours are replace-one, with n public, or add/remove-one; the noise is the s
 import math
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -130,8 +131,8 @@ class _DisjointLearners(PrivateMixin, ClassifierMixin, BaseEstimator, metaclass=
         return learner.set_params(**seeds)
 
     def _seed(self, estimator, rng) -> int | None:
-        """Randomness of a learner's own, so that what one draws from numpy's global state cannot move what another
-        says. A private learner has a source of its own, unless the whole is to be reproduced."""
+        """Randomness of a learner's own, so that what one draws cannot move what another says. A private learner has a
+        source of its own, unless the whole is to be reproduced."""
         if isinstance(estimator, PrivateMixin):
             return child_state(self.random_state, rng)
         return int(rng.integers(2**32))
@@ -144,27 +145,41 @@ class _DisjointLearners(PrivateMixin, ClassifierMixin, BaseEstimator, metaclass=
         return [np.flatnonzero(parts == part) for part in range(m)]
 
     def _answer(self, X, y, random_state) -> NDArray:
-        """What the learner of one part says; nobody may see from outside whether it failed, or complained."""
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        """What the learner of one part says; neither an error nor a warning of it leaves this method."""
+        with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(random_state):
             warnings.simplefilter("ignore")
             try:
                 answer = self._said(fit_learner(self._new(self.estimator, random_state), X, y))
                 usable = answer.shape == self._silence().shape and np.isfinite(answer).all()
-            except Exception:  # whatever it is, it depends on private values
+            except (Exception, SystemExit):  # whatever it is, it depends on private values
                 usable = False
         return answer if usable else self._silence()
 
     def _with_assumptions(self, guarantee: Guarantee) -> Guarantee:
         size = ("number of records public",) if self.neighbouring is REPLACE_ONE else ()
         assumes = (*size, "set of labels public", "a record's part does not depend on other records")
+        assumes += ("learners share no state and print nothing",)
         return replace(guarantee, assumes=tuple(dict.fromkeys((*assumes, *guarantee.assumes))))
+
+
+@contextmanager
+def _own_global_state(seed: int | None) -> Iterator[None]:
+    """Seed numpy's global state for one learner and restore it: learners that draw from it would be coupled, and one
+    record could move the answers of all that come later."""
+    before = np.random.get_state()  # noqa: NPY002
+    try:
+        if seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
 
 
 class SubsampleAndAggregateClassifier(_DisjointLearners):
     """A linear classifier with the noisy mean of the coefficients that learners without noise find on disjoint parts.
 
     Each learner's coefficients, intercept included, are shortened to the length `radius`. A record is in one part, so
-    it moves their mean by at most 2 `radius`/m, whatever the learner is; noise for that is added once.
+    it moves their mean by at most 2 `radius`/m, whatever the learner finds; noise for that is added once.
 
     Parameters
     ----------
@@ -238,7 +253,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_real("radius", self.radius, low=0, inclusive="neither")
+        check_real("radius", self.radius, low=1e-100)  # below, the length of a vector is lost to underflow
 
     def _model(self):
         return getattr(self, "estimator_", self.estimator)
@@ -250,6 +265,10 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
             raise ValueError(
                 f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"
             )
+        try:
+            self.estimator_.coef_, self.estimator_.intercept_ = np.zeros((1, n_features)), np.ones(1)
+        except AttributeError:
+            raise ValueError(f"estimator must let coef_ and intercept_ be set, got {self.estimator!r}") from None
 
     def _said(self, learner):
         found = np.append(learner.coef_, learner.intercept_)
@@ -393,6 +412,9 @@ class PATEClassifier(_DisjointLearners):
         labels = self.classes_[(released.value > self.n_estimators / 2).astype(int)]
         student = self._new(self._pupil(), self._seed(self._pupil(), rng))
         self.student_ = fit_learner(student, self._queries, labels)
+        # A seed in a step of a pipeline would tell of the stream that made the parts and the noise.
+        seeds = [name for name in self.student_.get_params() if name.split("__")[-1] == "random_state"]
+        self.student_.set_params(**dict.fromkeys(seeds))
         del self._queries
         source = f"votes of {self.n_estimators} teachers on {len(labels)} public records; {released.guarantee.source}"
         assumes = (*released.guarantee.assumes, "records to be labelled public")
