@@ -64,14 +64,14 @@ def test_page(browser, file, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.stem)
-def test_page_is_accessible(browser, file, scheme):
+@pytest.mark.parametrize("name", ["index", "which-method", "findings", "claims", "private-classifiers", "data-sets"])
+def test_page_is_accessible(browser, name, scheme):
     """No serious finding of axe-core: contrast, names of controls, what the keyboard reaches."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     try:
-        page.goto(file.as_uri(), wait_until="load")
-        found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        page.goto((SITE / "book" / f"{name}.html").as_uri(), wait_until="load")
+        found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
         serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
         assert not serious, [(rule["id"], rule["nodes"][0]["html"]) for rule in serious]
     finally:
