@@ -169,7 +169,7 @@ def _own_global_state(seed: int | None) -> Iterator[None]:
     before = np.random.get_state()  # noqa: NPY002
     try:
         if seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
+            np.random.seed(seed % 2**32)  # noqa: NPY002
         yield
     finally:
         np.random.set_state(before)  # noqa: NPY002
