@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import resource
+import shutil
 import types
 from collections import Counter
 from functools import cache
@@ -21,6 +22,9 @@ from helpers.privacy import randomness
 
 NO_NETWORK = Path(__file__).parent / "no_network"
 _TICKS = os.sysconf("SC_CLK_TCK")
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+              "--disable-component-update", "--disable-sync"]  # fmt: skip
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -63,6 +67,19 @@ def pytest_collection_modifyitems(items):
 def chapter(request) -> chapters.Chapter:
     """Each chapter of the book in turn."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, started once; tests that ask for it are marked `browser` and are not part of `make test`."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    with playwright.sync_playwright() as engine:
+        opened = engine.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pandas as pd
 import pytest
@@ -84,32 +83,24 @@ def test_nothing_is_fetched_and_all_settings_are_inside():
 
 
 @pytest.mark.browser
-def test_the_form_answers_as_python_does(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine")
+def test_the_form_answers_as_python_does(browser, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{Chooser('demo', settings(), 'Sizes.')._repr_html_()}")
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            page = browser.new_page(viewport={"width": 390, "height": 800})
-            page.goto(file.as_uri())
-            for changes in ({}, {"n": 150, "minority": 20}, {"epsilon": 0.2}, {"score": "balanced_accuracy"}):
-                asked = ASKED | changes
-                for name in ("n", "minority", "features", "epsilon"):
-                    page.locator(f"input[name={name}]").fill(str(asked[name]))
-                for name in ("relation", "score"):
-                    page.locator(f"select[name={name}]").select_option(asked[name])
-                expected = nearest(settings(), **asked)
-                lines = page.locator("tbody tr").all()
-                assert len(lines) == len(expected)
-                for line, (_, row) in zip(lines, expected.iterrows(), strict=True):
-                    cells = line.locator("td").all_inner_texts()
-                    low, high = (f"{row[asked['score'] + end]:.2f}" for end in ("_low", "_high"))
-                    assert cells[1:] == [row.method, f"{row[asked['score']]:.2f}", f"{low} to {high}"]
-            page.locator("input[name=n]").fill("0")
-            assert "must be" in page.locator("output").inner_text()
-        finally:
-            browser.close()
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(file.as_uri())
+    for changes in ({}, {"n": 150, "minority": 20}, {"epsilon": 0.2}, {"score": "balanced_accuracy"}):
+        asked = ASKED | changes
+        for name in ("n", "minority", "features", "epsilon"):
+            page.locator(f"input[name={name}]").fill(str(asked[name]))
+        for name in ("relation", "score"):
+            page.locator(f"select[name={name}]").select_option(asked[name])
+        expected = nearest(settings(), **asked)
+        lines = page.locator("tbody tr").all()
+        assert len(lines) == len(expected)
+        for line, (_, row) in zip(lines, expected.iterrows(), strict=True):
+            cells = line.locator("td").all_inner_texts()
+            low, high = (f"{row[asked['score'] + end]:.2f}" for end in ("_low", "_high"))
+            assert cells[1:] == [row.method, f"{row[asked['score']]:.2f}", f"{low} to {high}"]
+    page.locator("input[name=n]").fill("0")
+    assert "must be" in page.locator("output").inner_text()
+    page.close()

@@ -1,16 +1,19 @@
-"""The README says what the chapters computed, and its commands exist."""
+"""The README says what the chapters computed, and every command printed anywhere would be accepted."""
 
 import re
+import shlex
 
 import pytest
 
-from helpers import paths
+from helpers import cli, paths
 from helpers.book import chapters
-from helpers.book.extension import glued
+from helpers.book.extension import glued, guide
 from helpers.book.overview import findings, readme_table
 from helpers.cli import main
 
 README = (paths.ROOT / "README.md").read_text()
+TEXTS = {file.name: file.read_text() for file in [paths.ROOT / "CONTRIBUTING.md", *paths.BOOK.glob("*.md")]}
+TEXTS["README.md"] = README
 FINDING = re.compile(r"<!-- (?P<chapter>[\w-]+)\.(?P<key>\w+) -->(?P<shown>[^<]+)<!-- -->")
 
 
@@ -43,6 +46,71 @@ def test_dpbook_commands_parse(monkeypatch):
         with pytest.raises(SystemExit) as stopped:
             main([command, "--help"])
         assert stopped.value.code == 0
+
+
+def commands(text: str) -> list[str]:
+    """Every `dpbook ...` in the code of a text: lines of blocks, and code inside sentences."""
+    code = re.findall(r"(?<!`)`([^`]+)`(?!`)", text) + text.splitlines()
+    found = [re.fullmatch(r"\s*(?:\.venv/bin/)?dpbook ([a-z]+ .*)", " ".join(part.split())) for part in code]
+    return [match[1].partition("  #")[0] for match in found if match]
+
+
+def refused(command: str) -> str:
+    """Why the command line would be refused before anything runs, or an empty text."""
+    try:
+        options = cli._parser().parse_args(shlex.split(re.sub(r"--jobs N\b", "--jobs 2", command)))
+        # In CHAPTER, NAME and VALUE the reader puts something.
+        if command.split()[0] in ("run", "record", "params", "refresh") and "CHAPTER" not in command:
+            for name in getattr(options, "names", None) or [options.chapter]:
+                chapter = chapters.chapter(name)
+            if hasattr(options, "pairs"):
+                cli._values(chapter, options)
+    except SystemExit:
+        return f"{command!r} is not what the parser takes"
+    except chapters.ChapterError as error:
+        return f"{command!r}: {error}"
+    return ""
+
+
+@pytest.fixture
+def own_tables(tmp_path, monkeypatch):
+    """The tables of a reader's own that commands name, in the folder where they are typed."""
+    for name in ("my", "patients"):
+        (tmp_path / f"{name}.csv").touch()
+        schema = (
+            "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\ncolumns: {x: {kind: real, low: 0, high: 1}}\n"
+        )
+        (tmp_path / f"{name}.schema.yaml").write_text(schema)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_commands_on_pages_are_accepted(name, own_tables):
+    assert [reason for command in commands(TEXTS[name]) if (reason := refused(command))] == []
+
+
+def test_commands_of_a_chapter_are_accepted(chapter, own_tables):
+    told = "\n".join(cell.source for cell in chapter.notebook.cells if cell.cell_type == "markdown")
+    printed = commands(told) + commands(guide(chapter)) + [f"run {chapter.name} --set full --html"]
+    assert len(printed) >= 4
+    assert [reason for command in printed if (reason := refused(command))] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "run oversampling --set fulll",
+        "run oversampling -p n_audit many",
+        "run oversampling -p n_auditt 5000",
+        "record no-such-chapter --set full",
+        "record oversampling --html",
+        "run oversampling --jobs many",
+    ],
+)
+def test_wrong_commands_are_noticed(wrong):
+    assert commands(f"Use `dpbook {wrong}`.") == [wrong]
+    assert commands(f"```bash\n.venv/bin/dpbook {wrong}\n```") == [wrong]
+    assert refused(wrong)
 
 
 def test_paths_named_in_the_readme_exist():

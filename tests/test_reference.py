@@ -227,7 +227,7 @@ def test_bibliography_parses_with_unique_keys():
         surname = entry.persons["author"][0].last_names[-1].lower()
         assert re.fullmatch(r"[a-z]+\d{4}[a-z]+\d*", key), key
         assert key.startswith(surname) or not surname.isascii() or "{" in surname, key
-        assert f"{entry.fields['year']}" in key, key
+        assert entry.fields["year"][:4] in key, key  # a letter tells apart what is cited alike
         assert entry.fields["title"], key
 
 

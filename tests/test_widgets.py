@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from xml.etree import ElementTree
 
 import pytest
@@ -65,33 +64,26 @@ def test_ticks_are_round_and_inside():
 
 
 @pytest.mark.browser
-def test_moving_the_sliders_changes_the_picture(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine")
+def test_moving_the_sliders_changes_the_picture(browser, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{figure()._repr_html_()}")
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            static = browser.new_context(java_script_enabled=False).new_page()
-            static.goto(file.as_uri())
-            assert not static.locator("input").first.is_visible()
-            page = browser.new_page(viewport={"width": 390, "height": 800})
-            page.goto(file.as_uri())
-            path, line = page.locator("[data-curve]").first, page.locator("[data-role=line]")
-            before = path.get_attribute("d"), line.get_attribute("x1"), page.locator("[data-value]").all_inner_texts()
-            assert before[0] == static.locator("[data-curve]").first.get_attribute("d")
-            page.locator("[data-role=frame]").focus()
-            page.keyboard.press("ArrowRight")
-            assert path.get_attribute("d") != before[0]
-            assert page.locator("[data-value]").all_inner_texts() == ["0.200", "0.500"]
-            page.locator("[data-role=cursor]").focus()
-            page.keyboard.press("ArrowRight")
-            assert line.get_attribute("x1") != before[1]
-            assert page.locator("[data-value]").all_inner_texts() == ["0.000", "0.900"]
-            assert page.locator("[data-best]").all_inner_texts() == ["0", "2"]
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        finally:
-            browser.close()
+    static = browser.new_page(java_script_enabled=False)
+    static.goto(file.as_uri())
+    assert not static.locator("input").first.is_visible()
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(file.as_uri())
+    path, line = page.locator("[data-curve]").first, page.locator("[data-role=line]")
+    before = path.get_attribute("d"), line.get_attribute("x1"), page.locator("[data-value]").all_inner_texts()
+    assert before[0] == static.locator("[data-curve]").first.get_attribute("d")
+    page.locator("[data-role=frame]").focus()
+    page.keyboard.press("ArrowRight")
+    assert path.get_attribute("d") != before[0]
+    assert page.locator("[data-value]").all_inner_texts() == ["0.200", "0.500"]
+    page.locator("[data-role=cursor]").focus()
+    page.keyboard.press("ArrowRight")
+    assert line.get_attribute("x1") != before[1]
+    assert page.locator("[data-value]").all_inner_texts() == ["0.000", "0.900"]
+    assert page.locator("[data-best]").all_inner_texts() == ["0", "2"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    static.close()
+    page.close()

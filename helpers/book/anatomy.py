@@ -18,8 +18,9 @@ _WORDS, _CELLS, _FIGURES = 1 / 130, 25 / 60, 45 / 60
 
 
 def words(markdown: str) -> int:
-    """Words of prose: directives' markup is left out and a formula counts as one."""
+    """Words of prose: the markup of directives and roles is left out, and a formula counts as one."""
     text = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", " formula ", markdown, flags=re.DOTALL)
+    text = re.sub(r"\{[\w:]+\}`([^`<]*)(<[^`>]*>)?`", r"\1", text)
     lines = [line for line in text.splitlines() if not re.match(r"\s*(```|:\w+:|\(.*\)=$)", line)]
     return len(re.findall(r"\w[\w'’.-]*", " ".join(lines)))
 

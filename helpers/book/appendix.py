@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from helpers import paths
+from helpers.book.extension import add_directives
 from helpers.book.panels import Panels
 from helpers.book.results import recorded, reference_table
 from helpers.study import metrics
@@ -129,6 +130,4 @@ def _cell(row) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("benchmark-figures", BenchmarkFigures)
-    app.add_directive("benchmark-tables", BenchmarkTables)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return add_directives(app, {"benchmark-figures": BenchmarkFigures, "benchmark-tables": BenchmarkTables})

@@ -5,13 +5,13 @@ in Python, for a chapter's text and for tests.
 """
 
 import html
-import json
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from helpers.book.inline import check_name, scripts
 from helpers.checks import check_choice, check_integer, check_real
 
 _SIZES = {"n": "records", "minority": "of the rare class", "features": "features"}
@@ -133,8 +133,7 @@ class Chooser:
     score: str = "balanced_accuracy"
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").isalnum() or not self.name.isascii():
-            raise ValueError(f"name must be letters, digits and hyphens, got {self.name!r}")
+        check_name(self.name)
         missing = {*_COLUMNS, *(f"{score}{end}" for score in _SCORES for end in ("", "_low", "_high"))} - {
             *self.settings.columns
         }
@@ -155,17 +154,15 @@ class Chooser:
         )
 
     def _repr_html_(self) -> str:
-        script = _SCRIPT % {"id": html.escape(self.name), "sets": _SETS, "methods": _METHODS}
-        # "</" would end the script element early, whatever the text it stands in.
-        payload = json.dumps(self._data(), separators=(",", ":")).replace("</", "<\\/")
+        script = _SCRIPT % {"id": self.name, "sets": _SETS, "methods": _METHODS}
         return (
-            f'<figure class="chooser" id="{html.escape(self.name)}">'
+            f'<figure class="chooser" id="{self.name}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption>"
             f'{self._form()}<div class="book-table-scroll" tabindex="0"><table class="book-table"><thead><tr>'
             "<th>recorded set</th><th>best methods</th><th>mean</th><th>single fits</th></tr></thead>"
             f'<tbody>{self._answer()}</tbody></table></div><output aria-live="polite">Recorded at epsilon = '
             f"{self._first().epsilon.iloc[0]:g}, {html.escape(self.relation)}.</output>"
-            f'<script type="application/json">{payload}</script><script>{script}</script></figure>'
+            f"{scripts(self._data(), script)}</figure>"
         )
 
     def _data(self) -> dict:

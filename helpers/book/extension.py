@@ -124,11 +124,12 @@ class RerunGuide(SphinxDirective):
         for chapter in chapters.chapters():
             self.env.note_dependency(str(chapter.path))
             self.env.note_dependency(str(paths.PARAMS / f"{chapter.name}.yaml"))
-            content.append(_guide(chapter))
+            content.append(guide(chapter))
         return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
 
 
-def _guide(chapter: chapters.Chapter) -> str:
+def guide(chapter: chapters.Chapter) -> str:
+    """The chapter's section of the page on re-running, as MyST text."""
     first = next(iter(chapter.parameters.values()))
     lines = [f"## {chapter.title}", "", f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}", ""]
     lines += ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
@@ -278,12 +279,23 @@ def glued(chapter: chapters.Chapter) -> dict[str, str]:
     return values
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("claims-register", ClaimsRegister)
-    app.add_directive("claims-summary", ClaimsSummary)
-    app.add_directive("rerun-guide", RerunGuide)
-    app.add_directive("data-table", DataTable)
-    app.add_directive("data-cards", DataCards)
-    app.add_directive("chapter-facts", ChapterFacts)
-    app.add_role("finding", FindingRole())
+def add_directives(app: Sphinx, directives: dict[str, type[SphinxDirective]]) -> dict[str, bool]:
+    """Add them, and say what an extension of the book says of itself: pages may be read and written in parallel."""
+    for name, directive in directives.items():
+        app.add_directive(name, directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_role("finding", FindingRole())
+    return add_directives(
+        app,
+        {
+            "claims-register": ClaimsRegister,
+            "claims-summary": ClaimsSummary,
+            "rerun-guide": RerunGuide,
+            "data-table": DataTable,
+            "data-cards": DataCards,
+            "chapter-facts": ChapterFacts,
+        },
+    )

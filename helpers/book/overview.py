@@ -22,7 +22,7 @@ from sphinx.util.docutils import SphinxDirective
 from helpers import paths
 from helpers.book import chapters, claims, strict_yaml
 from helpers.book.anatomy import reading_minutes
-from helpers.book.extension import glued
+from helpers.book.extension import add_directives, glued
 
 FINDINGS = paths.BOOK / "findings.yml"
 _ROLE = re.compile(r"\{finding\}`([\w-]+)\.(\w+)`")
@@ -82,7 +82,15 @@ class Findings(SphinxDirective):
 
 
 def _table(rows: list[Finding]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":widths: 34 66", "", "* - printed, or usual", "  - computed here"]
+    lines = [
+        "```{list-table}",
+        ":header-rows: 1",
+        ":class: findings",
+        ":widths: 34 66",
+        "",
+        "* - printed, or usual",
+        "  - computed here",
+    ]
     for row in rows:
         lines += [f"* - {' '.join(row.printed.split())}", f"  - {' '.join(row.computed.split())}"]
     return "\n".join([*lines, "```"])
@@ -193,10 +201,14 @@ def _leave_redirects(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("moved_pages", {}, "html", dict)
-    app.add_directive("findings", Findings)
-    app.add_directive("chapter-list", ChapterList)
-    app.add_directive("reading-path", ReadingPath)
-    app.add_directive("chapter-figure", ChapterFigure)
-    app.add_directive("claims-open", OpenClaims)
     app.connect("build-finished", _leave_redirects)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return add_directives(
+        app,
+        {
+            "findings": Findings,
+            "chapter-list": ChapterList,
+            "reading-path": ReadingPath,
+            "chapter-figure": ChapterFigure,
+            "claims-open": OpenClaims,
+        },
+    )

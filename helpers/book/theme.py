@@ -1,57 +1,53 @@
-"""Sphinx extension for what the theme leaves open: a description of every page, scripts that the book has no use for,
-and a search that finds words of the text.
+"""Sphinx extension for what the theme leaves open: a description of every page, a search that finds words of the text,
+and lists and names as screen readers need them.
 """
 
 import re
 from html import escape
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.search import WordCollector
+from sphinx.search import IndexBuilder
+
+from helpers.book.extension import add_directives
 
 _LENGTH = 200  # characters of a description; search engines show about 160
-# 1.5 MB that draws icons, which the theme's own font draws as well.
-_UNUSED = Path("_static", "scripts", "fontawesome.js")
 _NOT_WORDS = (nodes.math, nodes.math_block, nodes.literal_block)
+_NOT_WORDS_OF_HTML = re.compile(r"\\\(.*?\\\)|\\\[.*?\\\]|<(pre|code|svg|script|style)\b.*?</\1>", re.DOTALL)
 
 
 def _describe(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Give the page's first paragraph to those that list pages, and each inline script once."""
+    """Give the page's first paragraph to those that list pages."""
     if doctree is not None and (first := next(doctree.findall(nodes.paragraph), None)):
         text = re.sub(r"\s+", " ", first.astext()).strip()
         short = text if len(text) <= _LENGTH else text[:_LENGTH].rsplit(" ", 1)[0] + " ..."
         context["metatags"] = context.get("metatags", "") + f'\n<meta name="description" content="{escape(short)}" />'
-    seen, kept = set(), []
-    for script in context.get("script_files", ()):
-        code = getattr(script, "attributes", {}).get("body") or script.filename
-        if code not in seen and "thebe" not in code.lower():  # live cells need a server
-            kept.append(script)
-        seen.add(code)
-    context["script_files"] = kept
 
 
-def _drop_unused(app: Sphinx, exception: Exception | None) -> None:
-    """Leave an empty script where pages ask for one that nothing needs."""
-    file = Path(app.outdir) / _UNUSED
-    if not exception and file.is_file():
-        file.write_text("// Icons are drawn by the font.\n")
+def _mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """What docutils and extensions write and a screen reader cannot take."""
+    body = context.get("body", "")
+    body = body.replace('role="doc-biblioentry"', 'role="listitem"')  # a list needs items, whatever else they are
+    context["body"] = body.replace(' id="proof-content"', "")  # of every proof on the page
 
 
-def _collect_words_only(collector: type[WordCollector]) -> None:
+def _collect_words_only(builder: type[IndexBuilder]) -> None:
     """Keep TeX and code out of the search index; Sphinx has no setting for it."""
-    visit = collector.dispatch_visit
+    collect = builder._word_collector
 
-    def dispatch_visit(self: WordCollector, node: nodes.Node) -> None:
-        if isinstance(node, _NOT_WORDS):
-            raise nodes.SkipNode
-        visit(self, node)
+    def words(self: IndexBuilder, doctree: nodes.document):
+        text = doctree.deepcopy()
+        for node in list(text.findall(lambda node: isinstance(node, _NOT_WORDS))):
+            node.parent.remove(node)
+        for node in text.findall(nodes.raw):
+            node.children = [nodes.Text(_NOT_WORDS_OF_HTML.sub(" ", node.astext()))]
+        return collect(self, text)
 
-    collector.dispatch_visit = dispatch_visit
+    builder._word_collector = words
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    _collect_words_only(WordCollector)
-    app.connect("html-page-context", _describe, priority=900)  # after the extensions that add scripts
-    app.connect("build-finished", _drop_unused)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    _collect_words_only(IndexBuilder)
+    app.connect("html-page-context", _describe)
+    app.connect("html-page-context", _mend)
+    return add_directives(app, {})

@@ -5,13 +5,13 @@ colour, so dark mode needs nothing. What is drawn is computed by the chapter.
 """
 
 import html
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.book.inline import check_name, scripts
 from helpers.checks import check_integer
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -95,8 +95,7 @@ class SliderFigure:
     y_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").isalnum() or not self.name.isascii():
-            raise ValueError(f"name must be letters, digits and hyphens, got {self.name!r}")
+        check_name(self.name)
         x = np.asarray(self.x, float)
         if x.ndim != 1 or x.size < 2 or not (np.diff(x) > 0).all():
             raise ValueError("x must be at least two increasing values")
@@ -119,7 +118,6 @@ class SliderFigure:
         return f"{self.caption} ({', '.join(self._curves())}; {self.frame_label}: {', '.join(self.frames)})"
 
     def _repr_html_(self) -> str:
-        key = html.escape(self.name)
         data = {
             "x": np.round(np.asarray(self.x, float), 6).tolist(),
             "names": list(self.frames),
@@ -131,15 +129,13 @@ class SliderFigure:
             "width": _WIDTH - _LEFT - _RIGHT,
             "height": _HEIGHT - _TOP - _BOTTOM,
         }
-        # "</" would end the script element early, whatever the text it stands in.
-        payload = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
         return (
-            f'<figure class="slider-figure" id="{key}" style="max-width:38rem;margin:1rem 0">'
+            f'<figure class="slider-figure" id="{self.name}" style="max-width:38rem;margin:1rem 0">'
             f'<figcaption style="font-size:.9em">{html.escape(self.caption)}</figcaption>'
             f'{self._picture()}{self._legend()}<div data-role="controls" hidden>'
             f"{self._slider('frame', self.frame_label, len(self.frames) - 1, self.start)}"
             f"{self._slider('cursor', self.x_label, len(self.x) - 1, self.cursor)}</div>"
-            f'<script type="application/json">{payload}</script><script>{_SCRIPT % {"id": key}}</script></figure>'
+            f"{scripts(data, _SCRIPT % {'id': self.name})}</figure>"
         )
 
     def _curves(self) -> list[str]:
