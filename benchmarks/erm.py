@@ -3,8 +3,8 @@
 diffprivlib needs an older scikit-learn, so it runs in an environment of its own, `make -C benchmarks peer`, in a
 process that fits when told to; its seconds are its own. In `one_fit` each library solves to its default
 accuracy, and diffprivlib also to a hard tolerance; in `sizes` both solve to the gradient norm that L-BFGS reached.
-`python -m benchmarks.erm sizes` measures the grid of sizes alone, `--cells 10000000x20 100000x2000` some of it: for a
-machine that does nothing else.
+`python -m benchmarks.erm sizes` measures the grid of sizes alone, `--cells 10000000x20 100000x2000` some of it, for a
+machine that does nothing else, and keeps each size in `results/erm-sizes.csv`: what is there is not measured again.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from helpers.erm.risk import Block, MarginSums, Rows
 
 HERE = Path(__file__).resolve().parent
 PEER = HERE / ".venv" / "bin" / "python"
+KEPT = HERE.parent / "results" / "erm-sizes.csv"
 EPSILON, REGULARIZATION = 1.0, 1e-3
 GRID_DATA = (
     "ecoli abalone spectrometer car_eval_34 solar_flare_m0 yeast_me2 satimage pen_digits letter_img mammography".split()
@@ -93,7 +94,8 @@ def one_fit(name: str, rounds: int) -> None:
 def sizes(rounds: int, cells: Sequence[tuple[int, int]] = SIZES) -> None:
     """Fits without noise of n x d records to equal gradient norms, against L-BFGS; the penalty is on the mean loss.
 
-    Each size has a process of its own, whose peak of memory says what a fit takes beside X.
+    Each size has a process of its own, whose peak of memory says what a fit takes beside X. A size that is kept
+    already is shown from there.
     """
     print("ERMClassifier against scikit-learn's L-BFGS at the gradient norm that the latter reached: CPU ms, ratio,")
     print("and the most memory of a fit in units of X")
@@ -102,9 +104,20 @@ def sizes(rounds: int, cells: Sequence[tuple[int, int]] = SIZES) -> None:
         if 8 * n * d * COPIES > memory:
             print(f"{n:,} x {d} is skipped: {COPIES} times X is more than the {memory / 2**30:.0f} GiB of this machine")
             continue
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            shown = alone.submit(_of_one_size, n, d, max(3, min(rounds, 10**7 // (n * d)))).result()
+        shown = _kept(n, d)
+        if shown.empty:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+                shown = alone.submit(_of_one_size, n, d, max(3, min(rounds, 10**7 // (n * d)))).result()
+            shown.to_csv(KEPT, mode="a", header=not KEPT.exists(), index=False)
         print(shown.to_string(index=False, header=(n, d) == tuple(cells[0])), flush=True)
+
+
+def _kept(n: int, d: int) -> pd.DataFrame:
+    """Rows of a size that an earlier run measured."""
+    if not KEPT.exists():
+        return pd.DataFrame()
+    kept = pd.read_csv(KEPT)
+    return kept[(kept.n == n) & (kept.d == d)]
 
 
 def _of_one_size(n: int, d: int, rounds: int) -> pd.DataFrame:
@@ -113,7 +126,7 @@ def _of_one_size(n: int, d: int, rounds: int) -> pd.DataFrame:
         before = peak_megabytes()
         ERMClassifier(regularization=PENALTIES[-1]).fit(X, y)
         more = (peak_megabytes() - before) * 2**20 / X.nbytes
-        memory = f"{1 + more:.2f}" if X.nbytes >= TELLING else "-"
+        memory = round(1 + more, 2) if X.nbytes >= TELLING else np.nan
         rows = [one_size(X, y, penalty, tol, rounds) for penalty in PENALTIES for tol in TOLERANCES]
         return pd.DataFrame(rows).assign(memory=memory)
 
@@ -151,7 +164,10 @@ def one_size(X: np.ndarray, y: np.ndarray, penalty: float, tol: float, rounds: i
         "ours at": f"{slope(beta, rows, y, penalty):.0e}",
         "ours": f"{1e3 * seconds['ours'].median():.3g}",
         "L-BFGS": f"{1e3 * seconds['L-BFGS'].median():.3g}",
-        "ratio": f"{median:.2f} [{low:.2f}, {high:.2f}]",
+        "ratio": round(median, 2),
+        "low": round(low, 2),
+        "high": round(high, 2),
+        "rounds": rounds,
     }
 
 

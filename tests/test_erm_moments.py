@@ -421,3 +421,10 @@ def test_a_failed_fit_leaves_nothing_of_the_one_before():
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((2, 2), np.nan), y)
     assert not hasattr(model, "guarantee_")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+def test_no_value_of_a_record_warns(relation):
+    rows = np.tile([[1e308, -1e308], [-1e308, 1e308], [5e-324, -0.0]], (5, 1))
+    PrivateMomentClassifier(1.0, 1e-6, neighbouring=relation).fit(rows, np.arange(15) % 2)

@@ -191,6 +191,14 @@ def test_an_absent_class_or_equal_records_are_no_error(objective, relation, labe
         assert np.isfinite(model.decision_function(rows)).all()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("relation", [{}, {"neighbouring": ADD_REMOVE, "n_records": 50}], ids=["replace", "add"])
+def test_no_value_of_a_record_warns(relation):
+    rows = np.tile([[1e308, -1e308], [-1e308, 1e308], [5e-324, -0.0]], (5, 1))
+    for options in ({}, {"bounds": None}, {"delta": 1e-6, "frame_share": 0.2}, {"objective": "recall"}):
+        made(**options, **relation).fit(rows, np.arange(15) % 2)
+
+
 @pytest.mark.parametrize("objective", logistic.OBJECTIVES)
 def test_no_record_at_all_is_a_table_under_add_remove_only(objective):
     none = np.empty((0, 2)), np.empty(0, dtype=int)

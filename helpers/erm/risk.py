@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     def scores(self, beta) -> np.ndarray:
         """z'beta (m,) for beta (d,), or (m, k) for beta (d, k)."""
         slopes = beta if self.constant is None else beta[:-1]
-        scores = self.base @ slopes
+        scores = self.base @ slopes if slopes.any() else np.zeros((len(self.base), *slopes.shape[1:]))
         if self.factors is not None:
             scores *= self.factors if scores.ndim == 1 else self.factors[:, None]
         if self.constant is not None:

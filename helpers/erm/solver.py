@@ -25,9 +25,10 @@ _LARGEST_SAMPLE = 1 << 23  # its entries
 _COARSE_GRADIENT = 1e-2  # largest gradient of the approximation, in units of all rows pulling together
 _WIDTH = 20  # entries of a row from which on its part of a Hessian takes as long as its part of a gradient
 _PASSES = 5  # gradients that may be spent on one Hessian
+_UNTRIED = 2  # products for a digit, before any
 _FEWEST_PRODUCTS = 20  # that are tried before a Hessian is computed instead
 _LOOSE = 0.25  # largest relative residual of a Newton step
-_NEAR = 20  # times the gradient that is wanted: a step whose residual would be smaller goes on until it arrives
+_NEAR = 5  # times the gradient that is wanted: a step whose residual would be smaller goes on until it arrives
 _ROUNDING = 2.0**-49  # 16 units in the last place: below it, a computed gradient is rounding error
 _TRUSTED = 0.25  # contraction factor from which on Newton steps need no search
 _STEEP, _FLAT = 0.9, 0.1  # share of the first slope that the line search leaves, at most before and after the minimum
@@ -142,7 +143,7 @@ def minimize_table(
         As in `minimize`.
     """
     linear = np.asarray(linear)
-    risk = _Risk(table, loss, regularization, linear.ravel(), n_records, class_weights)
+    risk = _Risk(table, loss, regularization, linear.ravel(), n_records, class_weights, regularization * distance)
     start = np.zeros(linear.size)
     stride = max(_COARSE, math.ceil(len(table) * table.width / _LARGEST_SAMPLE))
     if len(table) > stride * _ENOUGH:
@@ -161,7 +162,6 @@ def minimize_table(
             class_weights=class_weights,
         ).beta.ravel()
         risk.sample, risk.share = fewer, share
-        risk.digits = math.log10(max(_COARSE_GRADIENT * longest * mean_weight / (regularization * distance), 1.0))
     solution = newton(
         risk.derivatives,
         start,
@@ -180,25 +180,28 @@ class _Risk:
 
     Attributes
     ----------
-    cost : float
-        Gradients in whose time a Hessian can be computed and decomposed.
+    sample, share : Table, float
+        Some of the records, if there are many, and their share of all.
     """
 
-    def __init__(self, table, loss, regularization, linear, n_records, class_weights):
+    def __init__(self, table, loss, regularization, linear, n_records, class_weights, wanted):
         many = isinstance(loss, Softmax)
         self._sums = SoftmaxSums(loss.n_classes, class_weights) if many else MarginSums(loss, class_weights)
         self._table, self._n_records = table, n_records
-        self._regularization, self._linear = regularization, linear
+        self._regularization, self._linear, self._wanted = regularization, linear, wanted
         pairs = loss.n_classes / 2 if many else 1  # Hessians of pairs of classes beside the gradients of classes
         entries = max(len(table), 1) * table.width * (loss.n_classes - 1 if many else 1)
-        self.cost = pairs * table.width / _WIDTH + linear.size**3 / (3 * _WIDTH * entries)
-        self._direct, self._inverse, self._products = self.cost <= _PASSES, None, 0
-        self.sample, self.share, self.digits = None, 0.0, 0.0
+        # Gradients in whose time a Hessian can be computed, and decomposed.
+        self._summing, self._decomposing = pairs * table.width / _WIDTH, linear.size**3 / (3 * _WIDTH * entries)
+        self._direct = self._summing + self._decomposing <= _PASSES
+        self.sample, self.share, self._inverse = None, 0.0, None
+        self._products, self._digits = 0, []
 
     def derivatives(self, beta):
         """The gradient at beta, and a function without arguments for what solves systems with the Hessian there."""
         total, bends = self._table.total_and_rest(self._sums.pull, beta)
         gradient = total / self._n_records + self._regularization * beta + self._linear
+        self._digits.append(math.log10(max(np.linalg.norm(gradient) / self._wanted, 1.0)))
         return gradient, lambda: self._system(beta, bends)
 
     def same_piece(self, one, other) -> bool:
@@ -208,12 +211,18 @@ class _Risk:
     def _system(self, beta, bends):
         if self._direct:
             return self._computed(beta, bends)
-        price = self.share * self.cost
-        if self._inverse is None and self.sample is not None and price <= min(self._products + self.digits, _PASSES):
+        if self._inverse is None and self.sample is not None and self._inverse_pays():
             self._inverse = self._sampled_inverse(beta)
-        patience = max(math.ceil(self.cost), _FEWEST_PRODUCTS)
+        patience = max(math.ceil(self._summing + self._decomposing), _FEWEST_PRODUCTS)
         product, otherwise = (partial(method, beta, bends) for method in (self._product, self._give_up))
         return Conjugate(product, self._inverse, patience, otherwise)
+
+    def _inverse_pays(self) -> bool:
+        """Whether it takes less than the products that it spares: with it one makes a digit, without as many as now."""
+        gained = self._digits[0] - self._digits[-1]
+        rate = self._products / gained if gained > 0 else _UNTRIED
+        spared = self._digits[-1] * (rate - 1)
+        return self.share * self._summing + self._decomposing <= min(spared, _PASSES)
 
     def _product(self, beta, bends, vector):
         self._products += 1
@@ -372,7 +381,8 @@ def newton(derivatives, start, *, distance, strength, twist=math.inf, scale=0.0,
         step, residual = solve(slope, _allowed(size, scale, strength * distance))
         piece = same_piece is not None and same_piece(beta, beta - step)
         if piece or after_step(step, 0.0) <= distance / 2:
-            step, residual = solve(slope, strength * distance / 2, step)
+            if residual > strength * distance / 2:
+                step, residual = solve(slope, strength * distance / 2, step)
             bound = after_step(step, residual)
             if bound <= distance:
                 return Solution(beta - step, bound, size, iteration + 1)
