@@ -63,7 +63,7 @@ def frozen():
 MODELS = {
     "one layer": (lambda: nn.Linear(4, 3), (4,)),
     "no bias": (lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)), (4,)),
-    "places, few": (lambda: tokens(20, 30), (4,)),  # inner products
+    "places, few": (lambda: tokens(40, 60), (4,)),  # inner products
     "places, many": (lambda: tokens(2, 3, places=9), (9,)),  # the matrix itself
     "two middle dimensions": (lambda: nn.Sequential(nn.Linear(3, 2), nn.Flatten(), nn.Linear(12, 3)), (2, 3, 3)),
     "norm over two dimensions": (lambda: nn.Sequential(nn.LayerNorm((2, 4)), nn.Flatten(), nn.Linear(8, 3)), (2, 4)),
@@ -145,14 +145,14 @@ def test_the_routes_agree_in_32_bits():
 def test_ghost_norms_make_the_update_of_one_record_at_a_time(clip_norms, monkeypatch):
     """Training by norms from inner products, in one pass over the batch; noise of next to nothing."""
     X, y = batch((4,), n=7)
-    X, seen, squares = X.double(), [], gradients._Products.squares
-    monkeypatch.setattr(gradients._Products, "squares", lambda self: seen.append(self) or squares(self))
-    model = moved(tokens(20, 30)).double()
+    X, seen, norms = X.double(), [], gradients._Products.norms
+    monkeypatch.setattr(gradients._Products, "norms", lambda self: seen.append(self) or norms(self))
+    model = moved(tokens(40, 60)).double()
     schedule = Schedule(np.full(5, 1e-9), clip_norms, np.ones(5))
     sgd = functools.partial(torch.optim.SGD, lr=2.0)
     trained = train(model, X, y, schedule, delta=1e-5, optimizer=sgd, micro_batch=3, progress=False).model
     places = {(side.left.shape[1], side.left.shape[2] + side.right.shape[2]) for side in seen}
-    assert (4, 50) in places  # kept as inputs and output gradients of 4 places, not as a gradient of 600 numbers
+    assert (4, 100) in places  # kept as inputs and output gradients of 4 places, not as a gradient of 2,400 numbers
     for clip in clip_norms:
         total = one_at_a_time(model, CrossEntropy(), X, y, clip, torch.ones(3), "loss")
         with torch.no_grad():
@@ -201,7 +201,7 @@ def test_a_record_pulls_with_its_bound_in_bfloat16_too(name):
         pulls = [sums(X, y, clip, **options), sums(X[i : i + 1], y[i : i + 1], clip, **options)]
         assert {value.dtype for pull in pulls for value in pull.values()} == {torch.float64}
         for pull in pulls:
-            assert 1 - 1e-6 < flat(pull).norm().item() / clip <= 1 + 1e-6
+            assert 1 - 1e-4 < flat(pull).norm().item() / clip <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("name", HALVED)
@@ -247,6 +247,52 @@ def test_products_that_cancel_hide_no_gradient():
     assert 0 < max(alone) <= 1e-2 * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(("size", "places"), [((40, 60), 3), ((4, 6), 60)], ids=["inner products", "formed"])
+def test_rounding_in_32_bits_takes_no_record_over_its_bound(size, places):
+    """Terms that cancel to some 10^-7 of their size, in a block with records that add nothing."""
+    model = nn.Sequential(nn.Linear(*size, bias=False), nn.Flatten())
+    X = torch.randn(20, 1, size[0]).repeat(1, places, 1) + 1e-7 * torch.randn(20, places, size[0])
+    pull = torch.randn(places, size[1])
+    pull[-1] = -pull[:-1].sum(0)
+
+    def loss(logits, labels):
+        return 1e6 * (logits.reshape(len(labels), places, size[1]) * pull).sum((1, 2))
+
+    sums = ClippedSums(model, loss, X.dtype, X.shape[1:])
+    assert sums.route == "book-keeping"
+    options = {"class_weight": torch.tensor([0.0, 1.0]), "weighting": "bound"}
+    used = [flat(sums(X, (torch.arange(20) == i).long(), 1e-3, **options)).norm().item() / 1e-3 for i in range(20)]
+    assert 1e-4 < max(used) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("size", [(40, 60), (4, 6)], ids=["inner products", "formed"])
+def test_squares_that_vanish_in_32_bits_hide_no_gradient(size):
+    """Gradients of 10^-20, clipped to a tenth of it."""
+    X = torch.randn(5, size[0])
+    sums = ClippedSums(nn.Linear(*size, bias=False), lambda z, y: 1e-20 * z.sum(1), X.dtype, X.shape[1:])
+    assert sums.route == "book-keeping"
+    alone = [flat(sums(row[None], torch.tensor([0]), 1e-21)).norm() for row in X]
+    assert 0 < max(alone) <= 1e-21 * (1 + 1e-6)
+
+
+def test_products_are_never_shortened(monkeypatch):
+    """What PyTorch was told to do with products of 32 bits is set aside for norms and sums, and put back."""
+    seen, norms, weighted = [], gradients._Products.norms, gradients._Products.weighted_sum
+
+    def told(method):
+        return lambda *arguments: seen.append(torch.get_float32_matmul_precision()) or method(*arguments)
+
+    monkeypatch.setattr(gradients._Products, "norms", told(norms))
+    monkeypatch.setattr(gradients._Products, "weighted_sum", told(weighted))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        clipped_sum(nn.Linear(4, 3), CrossEntropy(), torch.randn(5, 4), torch.arange(5) % 3, 1.0)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen[-2:] == ["highest"] * 2
+
+
 @pytest.mark.parametrize("name", ["places, few", "places, many", "table", "images"])
 def test_one_record_adds_its_bound_and_no_more(name):
     make, shape = MODELS[name]
@@ -257,7 +303,8 @@ def test_one_record_adds_its_bound_and_no_more(name):
     pulls = [
         flat(sums(X[i : i + 1], y[i : i + 1], 0.01, class_weight=weight, weighting="bound")).norm() for i in range(6)
     ]
-    np.testing.assert_allclose(pulls, 0.01 * weight[y], rtol=1e-5)
+    used = np.array(pulls) / (0.01 * weight[y].numpy())
+    assert (1 - 1e-4 < used).all()
     assert (torch.stack(pulls) <= 0.01 * weight[y] * (1 + 1e-6)).all()
 
 

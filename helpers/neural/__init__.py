@@ -2,8 +2,8 @@
 
 Modules: `schedule` (noise, clipping and sampling of every step), `losses` (of single records), `gradients` (of single
 records, clipped and summed), `training` (Poisson batches, noise, checkpoints), `classifier` (all of it as a scikit-
-learn estimator), `decisions` (its private cut-off), `models` (that treat every record alone), `features` (of images,
-without training). The only room that imports PyTorch.
+learn estimator), `decisions` (its private cut-off), `models` (that treat every record alone), `attention` (of few
+tokens), `features` (of images, without training). The only room that imports PyTorch.
 """
 
 from helpers.neural.classifier import DPNeuralClassifier

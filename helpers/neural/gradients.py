@@ -1,7 +1,7 @@
 """Gradients of single records, clipped and summed: what a step of private training adds noise to.
 
-`ClippedSums` gives, for one model and loss, the sum over a batch of every record's gradient, weighted and clipped, to
-rounding error as if each record had been differentiated alone. It is not private; noise is left to `training`.
+`ClippedSums` gives, for one model and loss, the sum over a batch of every record's gradient, weighted and clipped, up
+to rounding as if each record had been differentiated alone. It is not private; noise is left to `training`.
 
 There are two routes, and the model decides which one is taken:
 
@@ -13,16 +13,18 @@ gradient is formed, of all parameters.
 of what came out are kept, and the norms and the weighted sum are computed from these: for a matrix that is applied at
 M places of a record, the squared norm needs M x M inner products only, and all records share one product of matrices
 for the sum. These are the norms of ghost clipping without its second backward pass: a record's factor is put on after
-the only one, so any clipping norm will do, and it may change from step to step. That takes about two thirds of the time
-on a transformer, but a layer that mixes records, a parameter used twice or an operation that overwrites its input would
+the only one, so any clipping norm will do, and it may change from step to step. That takes about half of the time on a
+transformer, but a layer that mixes records, a parameter used twice or an operation that overwrites its input would
 go unnoticed. So it is taken only if, on a copy of the model with random parameters and random records, its gradients
 are those of mapping, and a record that is not a number leaves every trace of the others finite: arithmetic that reads
 a record cannot hide it. No private number has a part in the choice. A model whose mixing acts on particular values
 only, and through comparisons rather than arithmetic, would pass: a model that compares records has no place in `train`.
 The loss, which sees labels, needs no such check: here too it is mapped over records, so that it never sees two of them.
 
-Norms and sums are taken with 64-bit floats, of the very numbers that were computed, in whatever precision: what a
-record is clipped to holds for what it adds. Where inner products cancel, their rounding is added to the norm.
+Products of matrices are taken in the type of the parameters, in blocks of few records; norms, factors and the sums of
+blocks are 64 bits wide. What rounding can add to a record's part of a product, whatever the order of the terms and
+however they cancel, is added to its norm before it is clipped (in 32 bits some 10^-5 of it): what a record is clipped
+to holds for what it adds. PyTorch's shorter products (TF32, bfloat16) are switched off for these products.
 
 Sources: Goodfellow 2015 and Li, Tramer, Liang and Hashimoto 2022 (norms from inputs and output gradients); Bu, Wang,
 Zha and Karypis 2023 (one backward pass).
@@ -31,7 +33,8 @@ Zha and Karypis 2023 (one backward pass).
 import copy
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +46,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from helpers.neural.losses import RecordLoss
 
 _ROUNDING = torch.finfo(torch.float64).eps
-_BLOCK = 32  # gradients that are 64 bits wide at a time: all of them would leave the cache
+_BLOCK = 32  # records in one product of matrices, as the rounding of a sum grows with its terms
+_NUMBERS = 2**16  # that are 64 bits wide at a time: more would leave the cache
 
 
 def clipped_sum(
@@ -76,7 +80,7 @@ def clipped_sum(
 
     >>> model = nn.Linear(2, 2, bias=False)
     >>> total = clipped_sum(model, lambda z, y: z[:, 0], torch.tensor([[3.0, 4.0]]), torch.tensor([0]), 1.0)
-    >>> total["weight"].numpy().round(12).tolist()
+    >>> total["weight"].numpy().round(4).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
     """
     sums = ClippedSums(model, loss, X.dtype, X.shape[1:], precision)
@@ -175,19 +179,29 @@ class _Formed:
         """The rows of a record's views, next to each other, are added up."""
         return self if len(self.rows) == n else _Formed(self.rows.unflatten(0, (n, -1)).sum(1))
 
-    def squares(self) -> Tensor:
-        return torch.linalg.vector_norm(self.rows.reshape(len(self.rows), -1), dim=1, dtype=torch.float64) ** 2
+    def norms(self) -> Tensor:
+        return torch.cat([torch.linalg.vector_norm(few, dim=1, dtype=torch.float64) for few in self._blocks(1)])
 
     def weighted_sum(self, factors: Tensor, spoiled: Tensor) -> Tensor:
+        # Zero times infinity is no number.
+        whole = _Formed(self.rows.index_fill(0, spoiled, 0.0)) if len(spoiled) else self
+        blocks = whole._blocks(_BLOCK)
+        return sum(some @ few.double() for some, few in zip(factors.split(len(blocks[0])), blocks, strict=True))
+
+    def _blocks(self, least: int) -> tuple[Tensor, ...]:
+        """Rows (n, size), n such that they stay in the cache, but not below `least`."""
         rows = self.rows.reshape(len(self.rows), -1)
-        rows = rows.index_fill(0, spoiled, 0.0) if len(spoiled) else rows  # zero times infinity is no number
-        blocks = zip(factors.split(_BLOCK), rows.split(_BLOCK), strict=True)
-        return sum(some @ block.double() for some, block in blocks)
+        return rows.split(max(_NUMBERS // max(rows.shape[1], 1), least))
 
 
 @dataclass(frozen=True)
 class _Products:
-    """Gradients left^T right of a matrix (p, d), from its M places in a record: (B, M, p) and (B, M, d), 64 bits."""
+    """Gradients left^T right of a matrix (p, d), from its M places in a record: (B, M, p) and (B, M, d).
+
+    A sum of K products of two numbers is off by at most K u of the sum of their sizes, if the type rounds by u
+    (Higham 2002, section 3.1). So a record's part of a block's product is off by at most K u times the product of the
+    lengths of its two sides, K being the terms of the block, and its own gradient, if it is formed, by M u times that.
+    """
 
     left: Tensor
     right: Tensor
@@ -195,20 +209,30 @@ class _Products:
     def of_records(self, n: int) -> "_Products":
         return self if len(self.left) == n else _Products(*(_places(side, n) for side in (self.left, self.right)))
 
-    def squares(self) -> Tensor:
+    def norms(self) -> Tensor:
+        """Of the gradients, with what rounding may add to them in `weighted_sum`."""
         left, right = self.left, self.right
         places, p, d = left.shape[1], left.shape[2], right.shape[2]
-        if places * (p + d) <= p * d:  # inner products of places are fewer than the entries of the matrix
-            products = (left @ left.mT) * (right @ right.mT)
-            squares, lengths = products.sum((1, 2)), products.diagonal(dim1=1, dim2=2).sqrt()
+        lengths = torch.linalg.vector_norm(left, dim=2).double() * torch.linalg.vector_norm(right, dim=2)
+        if 4 * places * (p + d) <= p * d:  # inner products of places are fewer than the entries of the matrix
+            left, right = left.double(), right.double()
+            squares = ((left @ left.mT) * (right @ right.mT)).sum((1, 2))
+            norms = (squares + _cancelled(lengths, places**2 + p + d)).sqrt()
         else:
-            squares = (left.mT @ right).square().sum((1, 2))
-            lengths = torch.linalg.vector_norm(left, dim=2) * torch.linalg.vector_norm(right, dim=2)
-        return squares + _cancelled(lengths, places**2 + p + d)
+            rows = torch.linalg.vector_norm(left.mT @ right, dim=2)
+            norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        terms = places * (_BLOCK + 1) + p + d + 8
+        kind = torch.finfo(self.left.dtype)
+        lost = 2 * (kind.tiny * p * d) ** 0.5  # squares of smaller numbers than the root of the smallest are zero
+        return norms + 1.1 * terms * kind.eps / 2 * lengths.sum(1) + lost
 
     def weighted_sum(self, factors: Tensor, spoiled: Tensor) -> Tensor:
-        left, right = (side.index_fill(0, spoiled, 0.0) if len(spoiled) else side for side in (self.left, self.right))
-        return (left * factors[:, None, None]).flatten(0, 1).mT @ right.flatten(0, 1)
+        sides = [side.index_fill(0, spoiled, 0.0) if len(spoiled) else side for side in (self.left, self.right)]
+        sides[0] = sides[0] * factors.to(sides[0].dtype)[:, None, None]
+        if missing := -len(factors) % _BLOCK:
+            sides = [functional.pad(side, (0, 0, 0, 0, 0, missing)) for side in sides]
+        left, right = (side.unflatten(0, (-1, _BLOCK)).flatten(1, 2) for side in sides)
+        return (left.mT @ right).sum(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -224,10 +248,11 @@ class _Lookups:
             return self
         return _Lookups(_places(self.indices, n), _places(self.left, n), self.size)
 
-    def squares(self) -> Tensor:
+    def norms(self) -> Tensor:
         places, p = self.left.shape[1:]
         products = self.left @ self.left.mT * (self.indices[:, :, None] == self.indices[:, None, :])
-        return products.sum((1, 2)) + _cancelled(products.diagonal(dim1=1, dim2=2).sqrt(), places**2 + p)
+        lengths = products.diagonal(dim1=1, dim2=2).sqrt()
+        return (products.sum((1, 2)) + _cancelled(lengths, places**2 + p)).sqrt()
 
     def weighted_sum(self, factors: Tensor, spoiled: Tensor) -> Tensor:
         left = self.left.index_fill(0, spoiled, 0.0) * factors[:, None, None]
@@ -248,13 +273,25 @@ def _places(values: Tensor, n: int) -> Tensor:
 
 
 def _add_clipped(total: dict[str, Tensor], parts: dict[str, _Part], clip_norm: float, weights: Tensor) -> None:
-    """Norms, factors and sums in 64 bits: clipped norms exceed the bound by rounding of that size only."""
-    norms = torch.stack([part.squares() for part in parts.values()]).sum(0).sqrt()
-    finite = norms.isfinite()
-    factors = torch.where(finite, weights * clip_norm / norms.clamp(min=clip_norm), 0.0)
-    spoiled = (~finite).nonzero()[:, 0]
-    for name, part in parts.items():
-        total[name] += part.weighted_sum(factors, spoiled).reshape(total[name].shape)
+    """Norms and factors in 64 bits, with room for the rounding of the sums."""
+    with _full_products():
+        norms = torch.linalg.vector_norm(torch.stack([part.norms() for part in parts.values()]), dim=0)
+        finite = norms.isfinite()
+        factors = torch.where(finite, weights * clip_norm / norms.clamp(min=clip_norm), 0.0)
+        spoiled = (~finite).nonzero()[:, 0]
+        for name, part in parts.items():
+            total[name] += part.weighted_sum(factors, spoiled).reshape(total[name].shape)
+
+
+@contextmanager
+def _full_products() -> Iterator[None]:
+    """Products of matrices in 32 bits as they are, whatever PyTorch was told to make of them."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 # ----------------------------------------------------------------------------------------------------- mapping
@@ -354,8 +391,8 @@ def _has_trainable(layer: nn.Module) -> bool:
 
 
 def _linear(layer: nn.Linear, inputs: Tensor, gradient: Tensor) -> dict[str, _Part]:
-    left = gradient.reshape(len(gradient), -1, layer.out_features).double()
-    right = inputs.reshape(len(inputs), -1, layer.in_features).double()
+    left = gradient.reshape(len(gradient), -1, layer.out_features)
+    right = inputs.reshape(len(inputs), -1, layer.in_features)
     return {"weight": _Products(left, right), "bias": _Formed(left.sum(1))}
 
 
@@ -440,10 +477,10 @@ def _same_gradients(model: nn.Module, loss: RecordLoss, X: Tensor, y: Tensor) ->
     weights = torch.linspace(0.5, 2, len(y), dtype=torch.float64)
     kept, mapped = (route(still, loss, X, y, weights) for route in (_book_keeping, _mapping))
     pairs = [(kept[name], mapped[name]) for name in mapped]
-    squares = [(one.squares(), other.squares()) for one, other in pairs]
+    norms = [(one.norms(), other.norms()) for one, other in pairs]
     none = torch.arange(0)
     sums = [(one.weighted_sum(weights, none).flatten(), other.weighted_sum(weights, none)) for one, other in pairs]
-    return all(_close(*map(torch.cat, zip(*numbers, strict=True))) for numbers in (squares, sums))
+    return all(_close(*map(torch.cat, zip(*numbers, strict=True))) for numbers in (norms, sums))
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from helpers.checks import check_integer, check_real
+from helpers.neural.attention import Dropout, attend
 
 # Channel means and deviations of ImageNet's training part in [0, 1], public and the ones pretrained weights expect.
 IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -151,17 +152,14 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads, self.queries = heads, queries
         self.projections, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         nn.init.zeros_(self.projections.bias)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        query, key, value = self.projections(x).unflatten(-1, (3, self.heads, -1)).movedim(1, 3).unbind(1)
-        scores = query[..., : self.queries, :] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
-        # By hand: the library's softmax over a handful of tokens takes five times as long on a CPU.
-        weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
-        weights = self.dropout(weights / weights.sum(-1, keepdim=True))
-        return self.out((weights @ value).transpose(1, 2).flatten(2))
+        queries = x.shape[1] if self.queries is None else self.queries
+        dropout = self.dropout.p if self.dropout.training else 0.0
+        return self.out(attend(self.projections(x), self.heads, queries, dropout))
 
 
 class ReGLU(nn.Module):
@@ -181,7 +179,7 @@ class _TransformerBlock(nn.Module):
         self.before = nn.Identity() if first else nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, heads, dropout, queries)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), Dropout(dropout), nn.Linear(hidden, dim)
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ route after checking that it does the same. Random views of a record (`augment`)
 their gradients are averaged before clipping, so that all of them together pull with at most C.
 
 *Noise by ChaCha20.* Batches and noise come from NumPy generators that nobody can predict; PyTorch's own generators are
-not cryptographic and take seeds of 64 bits. Noise is drawn, and norms and sums are taken, with 64-bit floats; the model
-sees the noisy mean rounded to its own type. Neither hides the gaps between floating-point numbers, nor that a record
-may move the last bits of another's gradient by changing the batch's size (`EXACT_REALS` in the guarantee).
+not cryptographic and take seeds of 64 bits. Noise is drawn, and norms are taken, with 64-bit floats; a norm has room
+for what rounding can add to the record's part of a sum. The model sees the noisy mean rounded to its own type. None of
+this hides the gaps between floating-point numbers, nor that a record may move the last bits of another's gradient, or
+of the sum, by its presence (`EXACT_REALS` in the guarantee).
 
 *A record without a finite gradient contributes nothing.* If its norm is infinite or not a number, its clipped gradient
 is zero, as if it had not been drawn; nothing is raised, counted or shown. One record can thus neither spoil the sum nor
