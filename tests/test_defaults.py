@@ -177,6 +177,7 @@ DEFAULTS = {
         "ema_weights_beta": 0.9,
         "embedding_dim": 512,
     },
+    "MST": SYNTHESIS | {"delta": 1e-5, "workload": "label", "max_iters": 200, "neighbouring": REPLACE_ONE},
     "PrivBayes": SYNTHESIS | {"degree": 2, "structure_share": 0.3, "usefulness": 4.0},
     "BalancedSynthesizer": {
         "synthesizer": None,

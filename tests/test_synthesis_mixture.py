@@ -99,6 +99,25 @@ def networks():
     return GeneratorNetwork(32, sum(SIZES), 8, np.random.default_rng(0))
 
 
+def test_every_layer_of_the_network_sees_the_layers_before_it_and_the_noise():
+    import torch
+
+    found, network = (torch.get_float32_matmul_precision(), torch.get_num_threads()), networks()
+    inner, hidden = network._network, network._inputs.numpy().T
+    starts = np.cumsum([0, *inner.sizes])
+    for i, size in enumerate(inner.sizes):
+        rows = slice(starts[i], starts[i] + size)
+        links = [inner.links[i - 1].weight.detach().numpy()] if i else []
+        weights = np.hstack([*links, inner.direct.weight.detach().numpy()[rows]])
+        layer = hidden @ weights.T + inner.direct.bias.detach().numpy()[rows]
+        assert np.abs(weights).max() <= hidden.shape[1] ** -0.5
+        if i < len(inner.links):
+            layer = np.maximum((layer - layer.mean(axis=0)) / np.sqrt(layer.var(axis=0) + 1e-5), 0)
+            hidden = np.hstack([layer, hidden])
+    assert network.logits() == pytest.approx(layer.T, abs=0.05)  # products may be rounded to bfloat16
+    assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == found
+
+
 @pytest.mark.parametrize(
     ("make", "rate"),
     [(lambda: DirectLogits(32, sum(SIZES), 2, np.random.default_rng(0)), 0.1), (networks, 0.01)],

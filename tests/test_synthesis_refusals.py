@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.synthesis import AIM, GEM, Attribute, BalancedSynthesizer, Domain, PrivBayes
+from helpers.synthesis import AIM, GEM, MST, Attribute, BalancedSynthesizer, Domain, PrivBayes
 from helpers.synthesis.curator import Curator
 
 SMALL = {"n_components": 4, "max_iters": 2}
@@ -27,11 +27,15 @@ def priv_bayes(**parameters):
     return PrivBayes(**{"domain": DOMAIN} | parameters)
 
 
+def mst(**parameters):
+    return MST(**{"domain": DOMAIN, "max_iters": 2} | parameters)
+
+
 def balanced(**parameters):
     return BalancedSynthesizer(gem(**parameters), n_samples=20)
 
 
-EVERYONE = pytest.mark.parametrize("make", [gem, aim, priv_bayes, balanced])
+EVERYONE = pytest.mark.parametrize("make", [gem, aim, mst, priv_bayes, balanced])
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from helpers.study.metrics import score
 from helpers.synthesis.aim import AIM
 from helpers.synthesis.balanced import BalancedSynthesizer
 from helpers.synthesis.gem import GEM, PAPER
+from helpers.synthesis.mst import MST
 from helpers.synthesis.privbayes import PrivBayes
 
 DATASETS = ("ecoli", "abalone", "car_eval_34", "solar_flare_m0", "car_eval_4", "yeast_me2", "mammography", "abalone_19")
@@ -300,6 +301,9 @@ PIPELINES: dict[str, Pipeline] = {
     "GEM, paper's size + XGBoost": partial(synthetic, GEM, {"delta": DELTA, **_SIZE}, "trees"),
     "AIM + XGBoost": partial(synthetic, AIM, {"delta": DELTA}, "trees"),
     "PrivBayes + XGBoost": partial(synthetic, PrivBayes, {}, "trees"),
+    "MST + XGBoost": partial(synthetic, MST, {"delta": DELTA, "workload": "all"}, "trees"),
+    "MST, label in all pairs + XGBoost": partial(synthetic, MST, {"delta": DELTA}, "trees"),
+    "MST, label in all pairs + LogReg": partial(synthetic, MST, {"delta": DELTA}, "logistic"),
     "GEM + LogReg": partial(synthetic, GEM, {"delta": DELTA}, "logistic"),
     "AIM + LogReg": partial(synthetic, AIM, {"delta": DELTA}, "logistic"),
     "LogReg": partial(linear, ObjectivePerturbationClassifier, {}),

@@ -15,6 +15,7 @@ from dp_accounting.dp_event import DpEvent
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from helpers.checks import check_choice, check_integer, check_real, label_codes, validate_records
 from helpers.constructors import SharedParameters
@@ -72,7 +73,8 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         codes = domain.encode(X, y)
         self._check_sizes(domain.sizes)
         curator = Curator(codes, domain.sizes, self._relation, rng, ledger)
-        model = self._fit_model(curator, domain.sizes, budget, rng)
+        with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
+            model = self._fit_model(curator, domain.sizes, budget, rng)
         if not self._spent(ledger) <= self._total_budget():
             raise RuntimeError(f"{type(self).__name__} has spent more than its budget: nothing of it may be released")
         guarantee = self._guarantee(ledger, rng)
@@ -186,35 +188,17 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
 
 
-class MixtureSynthesizer(Synthesizer):
-    """Base of those that fit a `ProductMixture` to Gaussian measurements, accounted for in zCDP."""
+class ZcdpSynthesizer(Synthesizer):
+    """Base of those that add Gaussian noise and account for it in zCDP."""
 
-    def __init__(
-        self,
-        delta=1e-5,
-        k=3,
-        workload="label",
-        n_components=128,
-        max_iters=100,
-        neighbouring=REPLACE_ONE,
-        **shared,
-    ):
+    def __init__(self, delta=1e-5, neighbouring=REPLACE_ONE, **shared):
         super().__init__(**shared)
         self.delta = delta
-        self.k = k
-        self.workload = workload
-        self.n_components = n_components
-        self.max_iters = max_iters
         self.neighbouring = neighbouring
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_real("delta", self.delta, low=0, high=1, inclusive="neither")
-        check_integer("k", self.k, low=1)
-        check_choice("workload", self.workload, WORKLOADS)
-        check_integer("n_components", self.n_components, low=1)
-        check_integer("max_iters", self.max_iters, low=0)
-        check_integer("batch_size", self.batch_size, low=1)
 
     def _total_budget(self) -> float:
         return zcdp_budget(float(self.epsilon), float(self.delta))
@@ -224,6 +208,30 @@ class MixtureSynthesizer(Synthesizer):
 
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         return curator.measure((column,), budget)
+
+    def _from_event(self, event: DpEvent, rng: np.random.Generator, source: str) -> Guarantee:
+        return Guarantee.from_event(
+            event, self.delta, self._relation, method="rdp", assumes=self._assumptions(rng), source=source
+        )
+
+
+class MixtureSynthesizer(ZcdpSynthesizer):
+    """Base of those that fit a `ProductMixture` to what they measure."""
+
+    def __init__(self, k=3, workload="label", n_components=128, max_iters=100, **shared):
+        super().__init__(**shared)
+        self.k = k
+        self.workload = workload
+        self.n_components = n_components
+        self.max_iters = max_iters
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("k", self.k, low=1)
+        check_choice("workload", self.workload, WORKLOADS)
+        check_integer("n_components", self.n_components, low=1)
+        check_integer("max_iters", self.max_iters, low=0)
+        check_integer("batch_size", self.batch_size, low=1)
 
     def _workload(self, sizes: tuple[int, ...]) -> list[Attributes]:
         """Marginals of k attributes (of all of them if there are fewer), the label being one: all, or those with it."""
@@ -247,11 +255,6 @@ class MixtureSynthesizer(Synthesizer):
         """The fitted distribution over codes."""
         check_is_fitted(self, "tables_")
         return ProductMixture(self.tables_, self.weights_)
-
-    def _from_event(self, event: DpEvent, rng: np.random.Generator, source: str) -> Guarantee:
-        return Guarantee.from_event(
-            event, self.delta, self._relation, method="rdp", assumes=self._assumptions(rng), source=source
-        )
 
 
 def forget(estimator: BaseEstimator) -> None:

@@ -120,8 +120,8 @@ class GEM(MixtureSynthesizer):
     the loss is a sum of powers, not a norm divided by the number of cells; the running mean is that of the newest
     marginal's largest error, not of all measured ones'; a round takes all its steps, though no error be left; Adam
     keeps its moments from round to round; rates fall to 0, not to 1e-5 and 1e-8; the network has layers of 256 units,
-    not of 1,024; a marginal may be chosen again, so that T may exceed their number; noisy shares are not clipped to
-    [0, 1].
+    not of 1,024, and products in bfloat16 where the processor has it; a marginal may be chosen again, so that T may
+    exceed their number; noisy shares are not clipped to [0, 1].
 
     Source: Liu, Vietri and Wu 2021, Algorithm 2 and Section 4; code at terranceliu/dp-query-release.
 

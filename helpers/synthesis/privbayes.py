@@ -6,6 +6,7 @@ natural. (Mutual information divided by an entropy has no small sensitivity: a r
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -189,19 +190,31 @@ class PrivBayes(Synthesizer):
         return tables
 
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-        codes = np.empty((n, len(self.network_)), dtype=np.intp)
-        for (child, parents), table in zip(self.network_, self.tables_, strict=True):
-            if child in given:
-                codes[:, child] = given[child]
-            else:
-                shares = table[tuple(codes[:, j] for j in parents)]
-                steps = np.cumsum(np.broadcast_to(shares, (n, table.shape[-1])), axis=1)[:, :-1]
-                codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
-        return codes
+        return sample_network(self.network_, self.tables_, n, given, rng)
 
     def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
         source = "PrivBayes (Zhang et al. 2017), by basic composition"
         return Guarantee(self.epsilon, 0.0, self._relation, None, self._assumptions(rng), source)
+
+
+def sample_network(
+    network: Sequence[Edge], tables: Sequence[NDArray], n: int, given: Mapping[int, int], rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Codes (n, attributes) from tables of each attribute given its parents; exact where the root alone is `given`.
+
+    >>> network, tables = [(1, ()), (0, (1,))], [np.array([0.5, 0.5]), np.eye(2)]
+    >>> sample_network(network, tables, 2, {1: 0}, np.random.default_rng(0)).tolist()
+    [[0, 0], [0, 0]]
+    """
+    codes = np.empty((n, len(network)), dtype=np.intp)
+    for (child, parents), table in zip(network, tables, strict=True):
+        if child in given:
+            codes[:, child] = given[child]
+        else:
+            shares = table[tuple(codes[:, j] for j in parents)]
+            steps = np.cumsum(np.broadcast_to(shares, (n, table.shape[-1])), axis=1)[:, :-1]
+            codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
+    return codes
 
 
 def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: int, limit: float) -> list[Attributes]:
