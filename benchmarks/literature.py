@@ -17,13 +17,20 @@ from scipy.special import expit, logit
 from benchmarks.accounts import symmetric_noise
 from benchmarks.classifiers import Outcome, Split
 from helpers.data import Domain
-from helpers.erm import DPCoordinateDescentClassifier, PrivateMomentClassifier
+from helpers.erm import (
+    DPCoordinateDescentClassifier,
+    DPGradientDescentClassifier,
+    KernelClassifier,
+    ObjectivePerturbationClassifier,
+    PrivateMomentClassifier,
+    default_regularization,
+)
 from helpers.erm.marginals import RankFeatures, noisy_marginals
 from helpers.erm.moments import _clipped, _Moments, moments_noise
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, gaussian_epsilon, gaussian_mu, noise_generator
 
 _CELLS, _FIRST, _COUNT = 32, 0.15, 0.1
-_BINS = 8
+_BINS, _FREQUENCIES = 8, 50
 
 
 class Ranks(NamedTuple):
@@ -137,7 +144,7 @@ def two_looks(share: float) -> Callable:
 
     def fit(split, epsilon, relation):
         ranks = first_release(split, epsilon, relation, "looks")
-        sigma = _moved(relation) * (1 - ranks.share) / (math.sqrt(share) * ranks.mu)
+        sigma = moved_by(relation) * (1 - ranks.share) / (math.sqrt(share) * ranks.mu)
         look = (split.y - ranks.share) @ ranks.rows + ranks.rng.normal(0, sigma, ranks.rows.shape[1])
         tables = ranks.model.features_.tables
         of = np.repeat(np.arange(len(tables)), [t.shape[1] for t in tables])
@@ -194,9 +201,9 @@ def boosting(passes: int, rate: float) -> Callable:
 
     def fit(split, epsilon, relation):
         ranks = first_release(split, epsilon, relation, "boosting")
-        bins, tested, weights = _bins(ranks, split)
+        bins, tested, weights = private_bins(ranks, split)
         # A record's residual, at most 1 in size, is in one bin an attribute; another's can be the opposite, in it too.
-        spread = _moved(relation) * math.sqrt(len(bins) * passes) / ranks.mu
+        spread = moved_by(relation) * math.sqrt(len(bins) * passes) / ranks.mu
         offset, share = logit(ranks.share), ranks.share
         scores, new = np.full(len(split.y), offset), np.full(len(split.X_test), offset)
         for _ in range(passes):
@@ -218,7 +225,7 @@ def coordinates(on: str, sweeps: int = 30) -> Callable:
         ranks = first_release(split, epsilon, relation, "coordinates")
         rows, tested, options = ranks.rows, ranks.tested, {}
         if on == "bins":
-            bins, new, weights = _bins(ranks, split)
+            bins, new, weights = private_bins(ranks, split)
             unit = 1 / math.sqrt(len(bins))
             rows, tested = (
                 unit * np.concatenate([np.eye(len(size))[c] for c, size in zip(codes, weights, strict=True)], axis=1)
@@ -242,13 +249,33 @@ def coordinates(on: str, sweeps: int = 30) -> Callable:
     return fit
 
 
+def gradients(steps: int) -> Callable:
+    """Private gradient steps on ranks, each from all records."""
+
+    def fit(split, epsilon, relation):
+        ranks = first_release(split, epsilon, relation, "gradients")
+        model = DPGradientDescentClassifier(
+            gaussian_epsilon(split.delta, ranks.mu),
+            split.delta,
+            n_steps=steps,
+            scale=None,
+            prior="offset",
+            neighbouring=relation,
+            random_state=split.seed,
+            n_records=len(split.y) if relation is ADD_REMOVE else None,
+        ).fit(ranks.rows, split.y)
+        return decided(model.decision_function(ranks.tested) - model.offset_, ranks.share)
+
+    return fit
+
+
 def following_the_leader(batches: int, rate: float) -> Callable:
     """DP-FTRL (Kairouz et al. 2021) on ranks: one pass, and prefix sums of the gradients with noise from a tree."""
 
     def fit(split, epsilon, relation):
         ranks = first_release(split, epsilon, relation, "leader")
         levels, size = batches.bit_length(), ranks.rows.shape[1]
-        spread, offset = _moved(relation) * math.sqrt(levels) / ranks.mu, logit(ranks.share)
+        spread, offset = moved_by(relation) * math.sqrt(levels) / ranks.mu, logit(ranks.share)
         step = rate / (len(split.y) * ranks.share * (1 - ranks.share))
         weights, exact, mean = np.zeros(size), np.zeros(size), np.zeros(size)
         nodes: dict[tuple[int, int], np.ndarray] = {}
@@ -267,12 +294,12 @@ def following_the_leader(batches: int, rate: float) -> Callable:
     return fit
 
 
-def _moved(relation) -> int:
+def moved_by(relation) -> int:
     """How far one record moves a sum of vectors of length 1."""
     return 2 if relation is REPLACE_ONE else 1
 
 
-def _bins(ranks, split):
+def private_bins(ranks, split):
     """Codes of the records and of the test records in at most eight bins an attribute, and the bins' sizes."""
     domain, found = ranks.model.domain, ([], [], [])
     codes, tested = domain.encode(split.X, split.y), domain.encode(split.X_test, split.y_test)
@@ -287,13 +314,31 @@ def _bins(ranks, split):
     return bins, new, [ranks.model.marginals_.n_records * share for share in shares]
 
 
+# What DPpack offers beside the logistic regression of the comparison
+
+
+def kernel_machine(split: Split, epsilon: float, relation) -> Outcome:
+    """Huber support vectors on random Fourier features by objective perturbation, with balanced weights (pure)."""
+    X, X_test = split.scaled()
+    inner = ObjectivePerturbationClassifier(
+        regularization=default_regularization(len(X), 2 * _FREQUENCIES, (1 - _COUNT) * epsilon),
+        loss="huber",
+        class_weight="balanced",
+        fit_intercept=False,
+        neighbouring=relation,
+        n_records=len(X) if relation is ADD_REMOVE else None,
+    )
+    model = KernelClassifier(inner, epsilon, _FREQUENCIES, gamma=1 / X.shape[1], random_state=split.seed)
+    return decided(model.fit(X, split.y).decision_function(X_test), 0.5)
+
+
 # Linear models by released sums of the columns, scaled by their bounds
 
 
 def functional(split: Split, epsilon: float, relation) -> Outcome:
     """Functional mechanism (Zhang et al. 2012): noisy coefficients of the loss's second-order expansion at 0."""
     rows, tested, rng, share, mu = _columns(split, epsilon, "functional")
-    spread, size = _moved(relation) * math.sqrt(1 / 4 + 1 / 64) / mu, rows.shape[1]
+    spread, size = moved_by(relation) * math.sqrt(1 / 4 + 1 / 64) / mu, rows.shape[1]
     linear = (split.y - 0.5) @ rows + rng.normal(0, spread, size)
     second = 2 * (rows.T @ rows / 8 + symmetric_noise(size, spread, rng))
     values, vectors = np.linalg.eigh(second + 4 * math.sqrt(2) * spread * np.eye(size))
@@ -306,12 +351,12 @@ def adassp(split: Split, epsilon: float, relation) -> Outcome:
     """AdaSSP (Wang 2018) for labels of -1 and 1: a third of mu^2 each for S, the sums and the least eigenvalue."""
     rows, tested, rng, share, mu = _columns(split, epsilon, "adassp")
     size, mu = rows.shape[1], mu / math.sqrt(3)
-    spread = math.sqrt(_moved(relation)) / mu
+    spread = math.sqrt(moved_by(relation)) / mu
     second = rows.T @ rows
     least = max(np.linalg.eigvalsh(second)[0] + rng.normal(0, 1 / mu) - 1.65 / mu, 0.0)
     ridge = max(0.0, spread * math.sqrt(size * math.log(2 * size**2 / 0.05)) - least)
     second = second + symmetric_noise(size, spread, rng) + ridge * np.eye(size)
-    sums = (2 * split.y - 1) @ rows + rng.normal(0, _moved(relation) / mu, size)
+    sums = (2 * split.y - 1) @ rows + rng.normal(0, moved_by(relation) / mu, size)
     return decided(tested @ np.linalg.solve(second, sums) - (2 * share - 1), share)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from benchmarks import literature, reserve
+from benchmarks import literature, reserve, trees
 from benchmarks.accounts import AccountsByClass
 from benchmarks.classifiers import ROOT, Outcome, Rows, Split, holm, measured, record, splits
 from helpers import data
@@ -184,7 +184,12 @@ VARIANTS = {
     "boosting in bins, 16 passes": literature.boosting(16, 0.2),
     "coordinate descent in bins": literature.coordinates("bins"),
     "coordinate descent on ranks": literature.coordinates("ranks"),
+    "gradient descent on ranks": literature.gradients(20),
     "DP-FTRL on ranks": literature.following_the_leader(16, 2.0),
+    "boosted trees, learnt": trees.learnt_trees(16, 2),
+    "boosted trees, random splits": trees.random_trees(16, 4),
+    "random trees after moments, 30 %": trees.random_trees(16, 4, after_moments=0.7),
+    "kernel support vectors (DPpack)": literature.kernel_machine,
     "functional mechanism": literature.functional,
     "AdaSSP": literature.adassp,
     "linear discriminant": literature.discriminant(quadratic=False),

@@ -1,10 +1,10 @@
-"""Every chapter is an article of readable size with the same parts; what older chapters exceed may only shrink."""
+"""Every chapter is an article of readable size with the same parts."""
 
 import re
 
 import pytest
 
-from helpers.book import chapters
+from helpers import paths
 from helpers.book.anatomy import is_folded, label, longest_run, measures, reading_minutes, words
 
 # An article that is read in 25 minutes.
@@ -18,16 +18,29 @@ LIMITS = {
     "folds without a label": 0,
     "kilobytes": 400,
 }
-# Measured in chapters that are older than the limits. Lower a number or drop a line when a chapter gets better; never
-# add one for a new chapter.
-CEILINGS = {}
-# Parts that an older chapter does not have yet; remove a part here when the chapter gets it.
-WITHOUT = {
-    name: {"a toy before the first statement", "two to four exercises with executed, folded solutions"}
-    for name in CEILINGS
-}
-
 STATEMENT = re.compile(r"\{prf:(theorem|proposition|lemma|corollary|algorithm)\}")
+# Glossary words that are also said in another sense, or stand as symbols nearly everywhere.
+EVERYDAY = {"claim", "verdict", "substitution", "threshold", "precision", "epsilon", "delta", "parameter set"}
+EVERYDAY |= {"freshness", "recorded result", "lesion", "adjacency", "DP"}
+# What no reader takes for the use of a word: code, formulas, roles, links, headings, tables, quotes, markup.
+NO_USE = re.compile(
+    r"^```(?:\w+|\{(?!admonition|prf:)[^}]*\})[^\n]*\n.*?^```\s*$|^\s*```[^\n]*$|^:\w+:[^\n]*$|^\([\w-]+\)=$|^#[^\n]*$"
+    r"|^\|[^\n]*$|^\d?\*\*[^*\n]*\*\*|\$\$.*?\$\$|\$[^$\n]*\$|\{[\w:]+\}`[^`]*`|`[^`]+`|\[[^\]\n]*\]\([^)]*\)"
+    r'|<[^>\n]*>|"[^"\n]*"',
+    re.DOTALL | re.MULTILINE,
+)
+WON_OR_LOST = re.compile(r"\b(won|wins?|beats?|loses?|lost|best|highest)\b", re.IGNORECASE)
+
+
+def glossary() -> list[list[str]]:
+    """The names of every entry."""
+    body = (paths.ROOT / "book" / "glossary.md").read_text().partition(":sorted:")[2]
+    blocks = ([line for line in block.splitlines() if re.match(r"\w", line)] for block in body.split("\n\n"))
+    return [names for names in blocks if names]
+
+
+def prose(chapter) -> str:
+    return "\n\n".join(cell.source for cell in chapter.notebook.cells if cell.cell_type == "markdown")
 
 
 def first(cells, test) -> int:
@@ -58,30 +71,30 @@ def parts(chapter) -> dict[str, bool]:
 
 
 def test_a_chapter_is_short_enough_to_be_read(chapter):
-    ceilings = CEILINGS.get(chapter.name, {})
     for name, value in measures(chapter).items():
-        allowed = max(LIMITS[name], ceilings.get(name, 0))
-        assert value <= allowed, f"{chapter.name}: {value} {name}, at most {allowed}"
+        assert value <= LIMITS[name], f"{chapter.name}: {value} {name}, at most {LIMITS[name]}"
 
 
 def test_a_chapter_has_its_parts(chapter):
     missing = {name for name, there in parts(chapter).items() if not there}
-    assert missing <= WITHOUT.get(chapter.name, set()), f"{chapter.name} lacks {sorted(missing)}"
+    assert not missing, f"{chapter.name} lacks {sorted(missing)}"
 
 
-def test_allowances_only_shrink(chapter):
-    """An allowance that is no longer needed goes, so that nothing grows back into it."""
-    measured, there = measures(chapter), parts(chapter)
-    for name, ceiling in CEILINGS.get(chapter.name, {}).items():
-        assert measured[name] > LIMITS[name], f"{chapter.name}: {name} is within the limit, drop its ceiling"
-        assert ceiling <= 1.1 * measured[name] + 1, f"{chapter.name}: lower the ceiling of {name} to {measured[name]}"
-    for name in WITHOUT.get(chapter.name, ()):
-        assert not there[name], f"{chapter.name} has {name} now: remove it from WITHOUT"
+def test_glossary_words_that_a_chapter_uses_are_links_once(chapter):
+    text = prose(chapter)
+    linked = {target.lower() for pair in re.findall(r"\{term\}`(?:[^`<]*<([^>`]*)>|([^`]*))`", text) for target in pair}
+    said, missing = NO_USE.sub(" ", text), []
+    for names in glossary():
+        words = [re.escape(name) for name in names if name not in EVERYDAY]
+        if words and not linked & {name.lower() for name in names}:
+            missing += re.findall(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", said)
+    assert not missing, f"{chapter.name} never links {sorted(set(missing))}: write {{term}}`...` at the first use"
 
 
-def test_allowances_are_of_chapters_that_exist():
-    names = {chapter.name for chapter in chapters.chapters()}
-    assert set(CEILINGS) | set(WITHOUT) <= names
+def test_a_chapter_ends_with_what_won(chapter):
+    takeaways = prose(chapter).partition("\n## Takeaways\n")[2].strip()
+    first_part = re.split(r"\n\n|\n- (?=[A-Z`$])", takeaways)[0]
+    assert WON_OR_LOST.search(first_part), f"{chapter.name}: the takeaways begin with what won, and what lost"
 
 
 # ------------------------------------------------------------------------------------- the measures measure
@@ -94,6 +107,7 @@ def test_allowances_are_of_chapters_that_exist():
         ("(a-label)=\n# A title\n", 2),
         ("We set $n_0 = 5$ and\n$$\nx + y\n$$\ndone.", 6),
         ("```{prf:theorem} Name\n:label: thm-x\nIt holds.\n```", 2),
+        ("A {term}`private number <epsilon>` of {glue:text}`key`, see {prf:ref}`thm-x`.", 7),
     ],
 )
 def test_words_of_prose(text, count):

@@ -1,13 +1,15 @@
 """What was tried beside the moment classifier: budgets that are kept, and scores that are numbers."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, ZCDpEvent
 
-from benchmarks import accounts, classifiers, literature, variants
+from benchmarks import accounts, classifiers, literature, trees, variants
 from helpers import data
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, event_delta
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, event_delta, event_epsilon
 
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
 
@@ -73,3 +75,28 @@ def test_a_tree_of_prefix_sums_counts_a_record_once_a_level(relation, split, mon
     mu = real(split, 1.0, relation, "leader").mu
     assert set(drawn) == {moved * math.sqrt(5) / mu}
     assert len(drawn) == 16  # one a node that a prefix uses
+
+
+@pytest.mark.parametrize(("count", "depth"), [(1, 1), (4, 2), (16, 4)])
+def test_learnt_trees_spend_their_budget_and_no_more(count, depth):
+    """By the accountant of Rényi privacy, which knows nothing of the shares."""
+    mu = trees.concentrated_mu(1.0, 1e-6)
+    choice, leaf = trees.shared_out(mu * math.sqrt(0.85), count, depth)
+    releases = [GaussianDpEvent(1 / (mu * math.sqrt(0.15)))]
+    releases += count * [GaussianDpEvent(1 / leaf), *depth * [ZCDpEvent(choice**2 / 8)]]
+    spent = event_epsilon(ComposedDpEvent(releases), 1e-6, ADD_REMOVE, method="rdp")
+    assert 0.8 < spent < 1.0
+
+
+def test_no_record_changes_the_gain_of_a_split_further_than_it_may():
+    """One more in any node and bin, in all directions that its residual can have."""
+    rng, moved = np.random.default_rng(0), []
+    for _ in range(100):
+        n = int(rng.integers(0, 60))
+        codes, nodes, residuals = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.choice([-1.0, 1.0], n) ** (n % 2)
+        before = trees.gains_of_splits(codes, 3, residuals, nodes, 2)
+        for code, node, residual in itertools.product(range(3), range(2), (-1.0, 1.0)):
+            more = np.append(codes, code), 3, np.append(residuals, residual), np.append(nodes, node), 2
+            moved.append(abs(trees.gains_of_splits(*more) - before))
+            assert (moved[-1] > 0).any(axis=1).sum() <= 1
+    assert 2.5 < np.max(moved) <= trees.GAIN
