@@ -195,12 +195,12 @@ def validate_records(estimator, X, y, **options):
     >>> validate_records(LinearRegression(), [["3 children"]], [1], dtype=float)
     Traceback (most recent call last):
         ...
-    ValueError: X and y must hold numbers, found entries that are none
+    ValueError: X and y must hold real numbers, found entries that are none
     """
     try:
         with np.errstate(all="ignore"):  # sums and casts of huge entries warn
             return validate_data(estimator, X, y, **options)
     except ValueError as error:
-        if "could not convert" not in str(error):
+        if not any(words in str(error) for words in ("could not convert", "Complex data")):
             raise
-    raise ValueError("X and y must hold numbers, found entries that are none")
+    raise ValueError("X and y must hold real numbers, found entries that are none")

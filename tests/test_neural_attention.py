@@ -88,3 +88,13 @@ def test_dropout_is_pytorchs_and_off_outside_training():
     torch.testing.assert_close(slopes, kept.detach() / x.detach())
     assert layer.eval()(x) is x
     assert Dropout(0.0)(x) is x
+
+
+def test_a_random_layer_may_not_be_mapped_as_if_it_were_none():
+    """A layer of its own weight that inherits `Dropout` would get its gradient from another draw."""
+    layer = Dropout(0.5)
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.func.vmap(layer)(torch.ones(3, 4))
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.func.vmap(lambda x: attend(x[None], 2, 3, 0.5)[0])(torch.ones(2, 3, 12))
+    assert torch.func.vmap(layer, randomness="different")(torch.ones(3, 4)).shape == (3, 4)

@@ -280,17 +280,60 @@ def test_products_are_never_shortened(monkeypatch):
     seen, norms, weighted = [], gradients._Products.norms, gradients._Products.weighted_sum
 
     def told(method):
-        return lambda *arguments: seen.append(torch.get_float32_matmul_precision()) or method(*arguments)
+        return lambda *arguments: seen.append([one.fp32_precision for one in backends]) or method(*arguments)
 
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
     monkeypatch.setattr(gradients._Products, "norms", told(norms))
     monkeypatch.setattr(gradients._Products, "weighted_sum", told(weighted))
-    torch.set_float32_matmul_precision("medium")
+    before, told_by = [one.fp32_precision for one in backends], ["tf32", "bf16"]
     try:
+        for one, precision in zip(backends, told_by, strict=True):
+            one.fp32_precision = precision
         clipped_sum(nn.Linear(4, 3), CrossEntropy(), torch.randn(5, 4), torch.arange(5) % 3, 1.0)
-        assert torch.get_float32_matmul_precision() == "medium"
+        assert [one.fp32_precision for one in backends] == told_by
     finally:
-        torch.set_float32_matmul_precision("highest")
-    assert seen[-2:] == ["highest"] * 2
+        for one, precision in zip(backends, before, strict=True):
+            one.fp32_precision = precision
+    assert seen[-2:] == [["ieee"] * 2] * 2
+
+
+@pytest.mark.parametrize("size", [(64, 64), (4, 3)], ids=["inner products", "formed"])
+def test_an_autocast_around_it_shortens_no_product(size):
+    X, y = torch.randn(9, size[0]), torch.arange(9) % 3
+    with torch.autocast("cpu", torch.bfloat16):
+        sums = ClippedSums(nn.Linear(*size, bias=False), CrossEntropy(), X.dtype, X.shape[1:])
+        alone = [flat(sums(X[i : i + 1], y[i : i + 1], 1e-2)).norm() for i in range(9)]
+    assert sums.route == "book-keeping"
+    assert 1e-2 * (1 - 1e-3) < max(alone) <= 1e-2 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("clip_norm", [1e-2, 1e-4])
+def test_a_factor_that_loses_digits_is_none(clip_norm):
+    """Gradients of 10^38 leave factors that 32 bits can only hold with few digits."""
+    X = 5e18 * torch.linspace(0.2, 1, 9)[:, None] * torch.ones(8)
+    model = nn.Sequential(nn.Linear(8, 8, bias=False), Times(5e18))
+    nn.init.zeros_(model[0].weight)
+    for row in X:
+        alone = flat(clipped_sum(model, lambda z, y: z.sum(1), row[None], torch.tensor([0]), clip_norm)).norm()
+        assert alone <= clip_norm * (1 + 1e-6)
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+def test_lengths_that_vanish_in_32_bits_hide_no_rounding():
+    """Two thousand places that cancel, of tiny numbers beside huge ones."""
+    rng = torch.Generator().manual_seed(0)
+    left, right = 1e-24 * torch.randn(1, 1000, 2, generator=rng), 1e18 * torch.randn(1, 1000, 2, generator=rng)
+    part = gradients._Products(torch.cat([left, -left], 1), torch.cat([right, right * (1 + 2.0**-23)], 1))
+    factors = (1e-12 / part.norms()).clamp(max=1.0)
+    assert part.weighted_sum(factors, torch.empty(0, dtype=torch.long)).norm() <= 1e-12 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", ["places, few", "places, many", "table", "images"])

@@ -102,7 +102,11 @@ def networks():
 def test_every_layer_of_the_network_sees_the_layers_before_it_and_the_noise():
     import torch
 
-    found, network = (torch.get_float32_matmul_precision(), torch.get_num_threads()), networks()
+    def settings():
+        backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+        return torch.get_num_threads(), *(backend.fp32_precision for backend in backends)
+
+    found, network = settings(), networks()
     inner, hidden = network._network, network._inputs.numpy().T
     starts = np.cumsum([0, *inner.sizes])
     for i, size in enumerate(inner.sizes):
@@ -115,7 +119,7 @@ def test_every_layer_of_the_network_sees_the_layers_before_it_and_the_noise():
             layer = np.maximum((layer - layer.mean(axis=0)) / np.sqrt(layer.var(axis=0) + 1e-5), 0)
             hidden = np.hstack([layer, hidden])
     assert network.logits() == pytest.approx(layer.T, abs=0.05)  # products may be rounded to bfloat16
-    assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == found
+    assert settings() == found
 
 
 @pytest.mark.parametrize(

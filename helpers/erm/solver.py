@@ -25,6 +25,7 @@ _LARGEST_SAMPLE = 1 << 23  # its entries
 _COARSE_GRADIENT = 1e-2  # largest gradient of the approximation, in units of all rows pulling together
 _WIDTH = 20  # entries of a row from which on its part of a Hessian takes as long as its part of a gradient
 _PASSES = 5  # gradients that may be spent on one Hessian
+_TINY = np.finfo(float).tiny
 _UNTRIED = 2  # products for a digit, before any
 _FEWEST_PRODUCTS = 20  # that are tried before a Hessian is computed instead
 _LOOSE = 0.25  # largest relative residual of a Newton step
@@ -201,7 +202,7 @@ class _Risk:
         """The gradient at beta, and a function without arguments for what solves systems with the Hessian there."""
         total, bends = self._table.total_and_rest(self._sums.pull, beta)
         gradient = total / self._n_records + self._regularization * beta + self._linear
-        self._digits.append(math.log10(max(np.linalg.norm(gradient) / self._wanted, 1.0)))
+        self._digits.append(math.log10(max(np.linalg.norm(gradient) / max(self._wanted, _TINY), 1.0)))
         return gradient, lambda: self._system(beta, bends)
 
     def same_piece(self, one, other) -> bool:

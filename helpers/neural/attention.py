@@ -78,6 +78,7 @@ class _Dropped(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, x: Tensor, share: float) -> tuple[tuple, tuple]:
+        _check_randomness(info)
         return _Dropped.apply(x.movedim(in_dims[0], 0), share), (0, 0)
 
 
@@ -106,6 +107,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, x: Tensor, *options: Any) -> tuple[tuple, tuple]:
+        if options[-1]:
+            _check_randomness(info)
         x = x.movedim(in_dims[0], 0)
         answers, *rest = _Attention.apply(x.flatten(0, 1), *options)
         rest = [values.unflatten(-1, x.shape[:2]) for values in rest]
@@ -137,6 +140,12 @@ class _AttentionGradient(torch.autograd.Function):
         gradient = gradient.movedim(in_dims[0], 0)
         kept = [values.movedim(dim, -2).flatten(-2) for values, dim in zip(kept, in_dims[1:], strict=True)]
         return _AttentionGradient.apply(gradient.flatten(0, 1), *kept).unflatten(0, gradient.shape[:2]), 0
+
+
+def _check_randomness(info: Any) -> None:
+    """As PyTorch's own random functions: whoever maps has to say that every record draws for itself."""
+    if info.randomness != "different":
+        raise RuntimeError(f"dropout needs randomness='different' where it is mapped, got {info.randomness!r}")
 
 
 def _inner(left: Tensor, right: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from helpers.neural.losses import RecordLoss
 
 _ROUNDING = torch.finfo(torch.float64).eps
+_BACKENDS = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
 _BLOCK = 32  # records in one product of matrices, as the rounding of a sum grows with its terms
 _NUMBERS = 2**16  # that are 64 bits wide at a time: more would leave the cache
 
@@ -213,7 +214,9 @@ class _Products:
         """Of the gradients, with what rounding may add to them in `weighted_sum`."""
         left, right = self.left, self.right
         places, p, d = left.shape[1], left.shape[2], right.shape[2]
-        lengths = torch.linalg.vector_norm(left, dim=2).double() * torch.linalg.vector_norm(right, dim=2)
+        kind = torch.finfo(left.dtype)  # squares of smaller numbers than the root of the smallest are zero
+        lengths = torch.linalg.vector_norm(left, dim=2).double() + (kind.tiny * p) ** 0.5
+        lengths = lengths * (torch.linalg.vector_norm(right, dim=2).double() + (kind.tiny * d) ** 0.5)
         if 4 * places * (p + d) <= p * d:  # inner products of places are fewer than the entries of the matrix
             left, right = left.double(), right.double()
             squares = ((left @ left.mT) * (right @ right.mT)).sum((1, 2))
@@ -222,13 +225,13 @@ class _Products:
             rows = torch.linalg.vector_norm(left.mT @ right, dim=2)
             norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
         terms = places * (_BLOCK + 1) + p + d + 8
-        kind = torch.finfo(self.left.dtype)
-        lost = 2 * (kind.tiny * p * d) ** 0.5  # squares of smaller numbers than the root of the smallest are zero
+        lost = 2 * (kind.tiny * p * d) ** 0.5
         return norms + 1.1 * terms * kind.eps / 2 * lengths.sum(1) + lost
 
     def weighted_sum(self, factors: Tensor, spoiled: Tensor) -> Tensor:
         sides = [side.index_fill(0, spoiled, 0.0) if len(spoiled) else side for side in (self.left, self.right)]
-        sides[0] = sides[0] * factors.to(sides[0].dtype)[:, None, None]
+        dtype = sides[0].dtype  # a subnormal factor is rounded by more than the norm has room for
+        sides[0] = sides[0] * functional.threshold(factors.to(dtype), torch.finfo(dtype).tiny, 0.0)[:, None, None]
         if missing := -len(factors) % _BLOCK:
             sides = [functional.pad(side, (0, 0, 0, 0, 0, missing)) for side in sides]
         left, right = (side.unflatten(0, (-1, _BLOCK)).flatten(1, 2) for side in sides)
@@ -274,7 +277,7 @@ def _places(values: Tensor, n: int) -> Tensor:
 
 def _add_clipped(total: dict[str, Tensor], parts: dict[str, _Part], clip_norm: float, weights: Tensor) -> None:
     """Norms and factors in 64 bits, with room for the rounding of the sums."""
-    with _full_products():
+    with _full_products(), autocast(weights.device.type, enabled=False):
         norms = torch.linalg.vector_norm(torch.stack([part.norms() for part in parts.values()]), dim=0)
         finite = norms.isfinite()
         factors = torch.where(finite, weights * clip_norm / norms.clamp(min=clip_norm), 0.0)
@@ -286,12 +289,14 @@ def _add_clipped(total: dict[str, Tensor], parts: dict[str, _Part], clip_norm: f
 @contextmanager
 def _full_products() -> Iterator[None]:
     """Products of matrices in 32 bits as they are, whatever PyTorch was told to make of them."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    before = [backend.fp32_precision for backend in _BACKENDS]
     try:
+        for backend in _BACKENDS:
+            backend.fp32_precision = "ieee"
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        for backend, precision in zip(_BACKENDS, before, strict=True):
+            backend.fp32_precision = precision
 
 
 # ----------------------------------------------------------------------------------------------------- mapping

@@ -20,6 +20,7 @@ from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, 
 from helpers.synthesis.privbayes import Edge, sample_network
 
 _FIRST_STEP = 2.0  # of mirror descent; it is halved where it is too long
+_LONGEST_STEP = 1e300  # where there is no slope at all
 
 
 class MST(ZcdpSynthesizer):
@@ -172,7 +173,7 @@ def fit_tree(
         expected = sum(np.sum(slope * (marginals[at] - after[at])) for at, slope in slopes.items())
         if loss - (lower := loss_of(after)) >= expected / 2:
             logits, tables, marginals, loss = moved, next_tables, after, lower
-            step *= 1.1
+            step = min(1.1 * step, _LONGEST_STEP)
         else:
             step /= 2
     return tables

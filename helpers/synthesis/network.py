@@ -16,6 +16,7 @@ from torch.nn.utils import skip_init
 
 _WIDTH = 256  # the published code has twice the embedding's length, at several times the cost of a step
 _LAYERS = 2
+_ROUNDED = {torch.backends.cuda.matmul: "tf32", torch.backends.mkldnn.matmul: "bf16"}
 
 
 class _Residual(nn.Module):
@@ -98,11 +99,13 @@ class GeneratorNetwork:
 @contextmanager
 def _faster() -> Iterator[None]:
     """Rounded products, and one thread: two wait for each other longer than they work. All is as before afterwards."""
-    precision, n_threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
-    torch.set_float32_matmul_precision("medium")
-    torch.set_num_threads(1)
+    n_threads, before = torch.get_num_threads(), [backend.fp32_precision for backend in _ROUNDED]
     try:
+        for backend, precision in _ROUNDED.items():
+            backend.fp32_precision = precision
+        torch.set_num_threads(1)
         yield
     finally:
         torch.set_num_threads(n_threads)
-        torch.set_float32_matmul_precision(precision)
+        for backend, precision in zip(_ROUNDED, before, strict=True):
+            backend.fp32_precision = precision
