@@ -197,10 +197,13 @@ def validate_records(estimator, X, y, **options):
         ...
     ValueError: X and y must hold real numbers, found entries that are none
     """
+    refused = "X and y must hold real numbers, found entries that are none"
     try:
         with np.errstate(all="ignore"):  # sums and casts of huge entries warn
             return validate_data(estimator, X, y, **options)
     except ValueError as error:
-        if not any(words in str(error) for words in ("could not convert", "Complex data")):
+        if "Complex data not supported" in str(error):
+            refused = f"Complex data not supported: {refused}"
+        elif "could not convert" not in str(error):
             raise
-    raise ValueError("X and y must hold real numbers, found entries that are none")
+    raise ValueError(refused)
