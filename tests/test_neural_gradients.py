@@ -60,6 +60,8 @@ def frozen():
     return model
 
 
+ROOM = 3e-5  # of the clipping norm, which rounding in 32 bits may take and here does not
+
 MODELS = {
     "one layer": (lambda: nn.Linear(4, 3), (4,)),
     "no bias": (lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)), (4,)),
@@ -201,7 +203,7 @@ def test_a_record_pulls_with_its_bound_in_bfloat16_too(name):
         pulls = [sums(X, y, clip, **options), sums(X[i : i + 1], y[i : i + 1], clip, **options)]
         assert {value.dtype for pull in pulls for value in pull.values()} == {torch.float64}
         for pull in pulls:
-            assert 1 - 1e-4 < flat(pull).norm().item() / clip <= 1 + 1e-6
+            assert 1 - ROOM < flat(pull).norm().item() / clip <= 1
 
 
 @pytest.mark.parametrize("name", HALVED)
@@ -244,7 +246,7 @@ def test_products_that_cancel_hide_no_gradient():
     sums = ClippedSums(model, loss, places.dtype, places.shape[1:])
     assert sums.route == "book-keeping"
     alone = [flat(sums(record[None], torch.tensor([0]), 1e-2)).norm().item() for record in places]
-    assert 0 < max(alone) <= 1e-2 * (1 + 1e-6)
+    assert 0 < max(alone) <= 1e-2
 
 
 @pytest.mark.parametrize(("size", "places"), [((40, 60), 3), ((4, 6), 60)], ids=["inner products", "formed"])
@@ -262,7 +264,7 @@ def test_rounding_in_32_bits_takes_no_record_over_its_bound(size, places):
     assert sums.route == "book-keeping"
     options = {"class_weight": torch.tensor([0.0, 1.0]), "weighting": "bound"}
     used = [flat(sums(X, (torch.arange(20) == i).long(), 1e-3, **options)).norm().item() / 1e-3 for i in range(20)]
-    assert 1e-4 < max(used) <= 1 + 1e-6
+    assert 1e-4 < max(used) <= 1
 
 
 @pytest.mark.parametrize("size", [(40, 60), (4, 6)], ids=["inner products", "formed"])
@@ -272,7 +274,7 @@ def test_squares_that_vanish_in_32_bits_hide_no_gradient(size):
     sums = ClippedSums(nn.Linear(*size, bias=False), lambda z, y: 1e-20 * z.sum(1), X.dtype, X.shape[1:])
     assert sums.route == "book-keeping"
     alone = [flat(sums(row[None], torch.tensor([0]), 1e-21)).norm() for row in X]
-    assert 0 < max(alone) <= 1e-21 * (1 + 1e-6)
+    assert 0 < max(alone) <= 1e-21
 
 
 def test_products_are_never_shortened(monkeypatch):
@@ -304,7 +306,7 @@ def test_an_autocast_around_it_shortens_no_product(size):
         sums = ClippedSums(nn.Linear(*size, bias=False), CrossEntropy(), X.dtype, X.shape[1:])
         alone = [flat(sums(X[i : i + 1], y[i : i + 1], 1e-2)).norm() for i in range(9)]
     assert sums.route == "book-keeping"
-    assert 1e-2 * (1 - 1e-3) < max(alone) <= 1e-2 * (1 + 1e-6)
+    assert 1e-2 * (1 - ROOM) < max(alone) <= 1e-2
 
 
 @pytest.mark.parametrize("clip_norm", [1e-2, 1e-4])
@@ -315,7 +317,7 @@ def test_a_factor_that_loses_digits_is_none(clip_norm):
     nn.init.zeros_(model[0].weight)
     for row in X:
         alone = flat(clipped_sum(model, lambda z, y: z.sum(1), row[None], torch.tensor([0]), clip_norm)).norm()
-        assert alone <= clip_norm * (1 + 1e-6)
+        assert alone <= clip_norm
 
 
 class Times(nn.Module):
@@ -333,7 +335,7 @@ def test_lengths_that_vanish_in_32_bits_hide_no_rounding():
     left, right = 1e-24 * torch.randn(1, 1000, 2, generator=rng), 1e18 * torch.randn(1, 1000, 2, generator=rng)
     part = gradients._Products(torch.cat([left, -left], 1), torch.cat([right, right * (1 + 2.0**-23)], 1))
     factors = (1e-12 / part.norms()).clamp(max=1.0)
-    assert part.weighted_sum(factors, torch.empty(0, dtype=torch.long)).norm() <= 1e-12 * (1 + 1e-6)
+    assert part.weighted_sum(factors, torch.empty(0, dtype=torch.long)).norm() <= 1e-12
 
 
 @pytest.mark.parametrize("name", ["places, few", "places, many", "table", "images"])
@@ -346,9 +348,9 @@ def test_one_record_adds_its_bound_and_no_more(name):
     pulls = [
         flat(sums(X[i : i + 1], y[i : i + 1], 0.01, class_weight=weight, weighting="bound")).norm() for i in range(6)
     ]
-    used = np.array(pulls) / (0.01 * weight[y].numpy())
-    assert (1 - 1e-4 < used).all()
-    assert (torch.stack(pulls) <= 0.01 * weight[y] * (1 + 1e-6)).all()
+    used = torch.stack(pulls) / (0.01 * weight[y].double())
+    assert (1 - ROOM < used).all()
+    assert (used <= 1).all()
 
 
 @pytest.mark.parametrize("name", ["places, few", "table", "images"])

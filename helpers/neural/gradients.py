@@ -13,7 +13,7 @@ gradient is formed, of all parameters.
 of what came out are kept, and the norms and the weighted sum are computed from these: for a matrix that is applied at
 M places of a record, the squared norm needs M x M inner products only, and all records share one product of matrices
 for the sum. These are the norms of ghost clipping without its second backward pass: a record's factor is put on after
-the only one, so any clipping norm will do, and it may change from step to step. That takes about half of the time on a
+the only one, so any clipping norm will do, and it may change from step to step. That takes two thirds of the time on a
 transformer, but a layer that mixes records, a parameter used twice or an operation that overwrites its input would
 go unnoticed. So it is taken only if, on a copy of the model with random parameters and random records, its gradients
 are those of mapping, and a record that is not a number leaves every trace of the others finite: arithmetic that reads
