@@ -1,8 +1,10 @@
 """Speed of clipped sums of per-record gradients: helpers.neural beside Opacus' hooks, on one model and batch.
 
 Each contender computes what a private step adds noise to, from the same parameters and records. Opacus runs its hooks
-(`GradSampleModule`), and then the norms, factors and sums that its optimiser would compute, in 32 bits; ours has its
-norms and sums in 64. "not private" is an ordinary forward and backward pass.
+(`GradSampleModule`), and then the norms, factors and sums that its optimiser would compute, in 32 bits; ours has
+products in 32 bits, norms and sums of blocks in 64. For the transformer hooks run twice: on our model, whose attention
+is made for few tokens, and on the same function with attention by PyTorch's operations, which users of Opacus would
+have. "not private" is an ordinary forward and backward pass.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from torch.nn import functional
 from benchmarks import timing
 from helpers.neural.gradients import ClippedSums
 from helpers.neural.losses import CrossEntropy
-from helpers.neural.models import FTTransformer
+from helpers.neural.models import FTTransformer, SelfAttention
 
 CLIP_NORM = 1.0
 OURS = "book-keeping"
@@ -61,29 +63,49 @@ def opacus(model: nn.Module) -> Callable[[Tensor, Tensor], list[Tensor]]:
     return clipped_sum
 
 
+class PlainAttention(SelfAttention):
+    """The same by products of matrices and softmax, without dropout."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.projections(x).unflatten(-1, (3, self.heads, -1)).movedim(1, 3).unbind(1)
+        scores = query[..., : self.queries, :] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
+        return self.out((scores.softmax(-1) @ value).transpose(1, 2).flatten(2))
+
+
+def with_plain_attention(model: nn.Module) -> nn.Module | None:
+    """A copy, or None if there is no attention in it."""
+    plain = copy.deepcopy(model)
+    layers = [layer for layer in plain.modules() if isinstance(layer, SelfAttention)]
+    for layer in layers:
+        layer.__class__ = PlainAttention
+    return plain if layers else None
+
+
 def contenders(model: nn.Module, X: Tensor, y: Tensor) -> dict[str, Callable[[], object]]:
     """What is timed, after a check that all agree."""
     kept, mapped = (ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:]) for _ in range(2))
     if kept.route != OURS:
         raise RuntimeError(f"the model is not fit for {OURS}")
     mapped.route = "mapping"
-    hooks = opacus(model)
+    hooks = {"Opacus hooks": opacus(model)}
+    if plain := with_plain_attention(model):
+        hooks["hooks, PyTorch's attention"] = opacus(plain)
 
     def not_private() -> None:
         functional.cross_entropy(model(X), y, reduction="sum").backward()
         model.zero_grad()
 
-    sums = [list(way(X, y, CLIP_NORM).values()) for way in (kept, mapped)] + [hooks(X, y)]
+    sums = [list(way(X, y, CLIP_NORM).values()) for way in (kept, mapped)] + [way(X, y) for way in hooks.values()]
     for others in sums[1:]:
         gap = max(float((one - other).abs().max()) for one, other in zip(sums[0], others, strict=True))
         if gap > 1e-4 * CLIP_NORM * len(y) ** 0.5:
             raise RuntimeError(f"sums differ by {gap}")
-    return {
+    ways = {
         OURS: lambda: kept(X, y, CLIP_NORM, micro_batch=len(y)),
         "mapping": lambda: mapped(X, y, CLIP_NORM, micro_batch=len(y)),
-        "Opacus hooks": lambda: hooks(X, y),
-        "not private": not_private,
     }
+    ways |= {name: functools.partial(way, X, y) for name, way in hooks.items()}
+    return ways | {"not private": not_private}
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
