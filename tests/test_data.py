@@ -25,6 +25,7 @@ from sklearn.metrics import roc_auc_score
 
 from helpers import data, paths
 from helpers.data import benchmark, catalogue, files, public
+from helpers.data.repeats import group_repeats
 
 # Rows, columns, minority records and rows whose X occurred before, of the files at hand.
 PUBLISHED = {
@@ -921,3 +922,20 @@ def test_importing_leaves_no_noise_in_a_notebook():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from helpers import data")])
     NotebookClient(notebook, kernel_name="python3").execute()
     assert notebook.cells[0].outputs == []
+
+
+# ----------------------------------------------------------------------------------- equal rows
+
+
+def test_equal_rows_are_never_on_both_sides():
+    whole = data.load("mammography")
+    grouped = group_repeats(whole)
+    assert len(set(grouped.groups)) == whole.n - whole.n_repeated
+    train, test = data.split(grouped, 0.3, 0)
+    assert not {bytes(row) for row in train.X} & {bytes(row) for row in test.X}
+    assert train.n + test.n == whole.n
+
+
+def test_groups_are_not_replaced():
+    with pytest.raises(ValueError, match="dataset must have no groups yet, got 'mammography' with 7848"):
+        group_repeats(group_repeats(data.load("mammography")))

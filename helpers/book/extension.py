@@ -42,7 +42,7 @@ class ClaimsSummary(SphinxDirective):
         count = Counter(row.verdict for row in rows)
         checked = sum(row.is_checked for row in rows)
         found = ", ".join(f"{count[verdict]} *{verdict}*" for verdict in claims.VERDICTS[:4] if count[verdict])
-        return self.parse_text_to_nodes(f"**{checked} of {len(rows)} statements are checked so far:** {found}.")
+        return self.parse_text_to_nodes(f"**{checked} of {len(rows)} statements are checked:** {found}.")
 
 
 def _counts(rows: list[claims.Claim]) -> str:
