@@ -218,6 +218,21 @@ def boosting(passes: int, rate: float) -> Callable:
     return fit
 
 
+def descended(learner: type, own: dict, split, relation, ranks, rows, tested):
+    """Decisions of a private descent on rows that are in scale, with what the first release has left."""
+    model = learner(
+        gaussian_epsilon(split.delta, ranks.mu),
+        split.delta,
+        scale=None,
+        prior="offset",
+        neighbouring=relation,
+        random_state=split.seed,
+        n_records=len(split.y) if relation is ADD_REMOVE else None,
+        **own,
+    ).fit(rows, split.y)
+    return decided(model.decision_function(tested) - model.offset_, ranks.share)
+
+
 def coordinates(on: str, sweeps: int = 30) -> Callable:
     """Private coordinate descent (Mangold et al. 2022) on indicators of fixed bins, or on ranks."""
 
@@ -233,18 +248,8 @@ def coordinates(on: str, sweeps: int = 30) -> Callable:
             )
             centre = unit * np.concatenate([size / size.sum() for size in weights])
             options = {"bounds": np.tile([0.0, unit], (len(centre), 1)), "center": centre}
-        model = DPCoordinateDescentClassifier(
-            gaussian_epsilon(split.delta, ranks.mu),
-            split.delta,
-            sweeps=sweeps,
-            scale=None,
-            prior="offset",
-            neighbouring=relation,
-            random_state=split.seed,
-            n_records=len(split.y) if relation is ADD_REMOVE else None,
-            **options,
-        ).fit(rows, split.y)
-        return decided(model.decision_function(tested) - model.offset_, ranks.share)
+        own = {"sweeps": sweeps, **options}
+        return descended(DPCoordinateDescentClassifier, own, split, relation, ranks, rows, tested)
 
     return fit
 
@@ -254,17 +259,8 @@ def gradients(steps: int) -> Callable:
 
     def fit(split, epsilon, relation):
         ranks = first_release(split, epsilon, relation, "gradients")
-        model = DPGradientDescentClassifier(
-            gaussian_epsilon(split.delta, ranks.mu),
-            split.delta,
-            n_steps=steps,
-            scale=None,
-            prior="offset",
-            neighbouring=relation,
-            random_state=split.seed,
-            n_records=len(split.y) if relation is ADD_REMOVE else None,
-        ).fit(ranks.rows, split.y)
-        return decided(model.decision_function(ranks.tested) - model.offset_, ranks.share)
+        own = {"n_steps": steps}
+        return descended(DPGradientDescentClassifier, own, split, relation, ranks, ranks.rows, ranks.tested)
 
     return fit
 
