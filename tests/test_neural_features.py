@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.neural import features
-from helpers.neural.features import PARTS, feature_names, image_features
+from helpers.neural.features import PARTS, feature_names, image_features, image_maps
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
@@ -209,6 +209,59 @@ def test_moments_and_histograms_are_those_of_weighted_pixels():
         assert sum(shares) == pytest.approx(1, abs=1e-5)
 
 
+# ---------------------------------------------------------------------------------------------------------- maps
+
+
+def hats(place, n):
+    """Weights (points, n) of `n` cells on points in [0, 1]."""
+    middle = np.clip(place * n - 0.5, 0, n - 1)
+    return np.clip(1 - np.abs(middle[:, None] - np.arange(n)), 0, None)
+
+
+@pytest.mark.parametrize(("side", "n_maps", "cells"), [(28, 60, 7), (64, 99, 8)])
+def test_maps_are_means_and_moments_of_weighted_pixels_in_cells(side, n_maps, cells):
+    image = noise(1, side)
+    maps = image_maps(image)
+    assert maps.shape == (1, n_maps, cells, cells)
+    assert np.abs(maps).max() <= 1
+    red, green = (image[0, :, :, channel] / 255 for channel in (0, 1))
+    rows = hats((np.arange(side) + 0.5) / side, cells)
+    for row, column in ((0, 0), (3, cells - 1)):
+        w = np.outer(rows[:, row], rows[:, column])
+        mean, other = np.average(red, weights=w), np.average(green, weights=w)
+        both = np.average((red - mean) * (green - other), weights=w)
+        third = np.average((red - mean) ** 3, weights=w)
+        got = maps[0, :, row, column]
+        assert got[-12] == pytest.approx(mean, abs=1e-5)
+        assert got[-9] ** 2 == pytest.approx(np.average((red - mean) ** 2, weights=w), abs=1e-5)
+        assert got[-6] ** 3 == pytest.approx(third, abs=1e-5)
+        assert np.sign(got[-3]) * got[-3] ** 2 == pytest.approx(both, abs=1e-5)
+
+
+@pytest.mark.parametrize("side", [28, 64])
+def test_texture_shows_in_its_own_cells(side):
+    """Noise in one corner: waves of the shortest wavelength are strong in that corner's cells and not in the others."""
+    image = np.full((1, side, side, 3), 128, dtype=np.uint8)
+    image[:, : side // 4, -side // 4 :] = noise(1, side)[:, : side // 4, -side // 4 :]
+    waves = image_maps(image)[0, 4]  # after the averages of three channels: scale 0, green
+    assert waves[:2, -2:].min() > 0.5
+    assert waves[3:].max() < 0.1
+    assert waves[:, :3].max() < 0.1
+
+
+def test_maps_of_an_image_do_not_depend_on_the_others():
+    images = noise(11)
+    among, others = image_maps(images), image_maps(np.concatenate([images[:1], 255 - images[1:]]))
+    assert (among[0] == others[0]).all()
+    assert (among[1:] != others[1:]).any()
+
+
+def test_maps_turn_with_the_image():
+    image = blob()
+    here, there = image_maps(image), image_maps(np.ascontiguousarray(np.rot90(image, axes=(1, 2))))
+    assert distance(np.rot90(here, axes=(2, 3)), there) < 0.2 * distance(here, there)
+
+
 # --------------------------------------------------------------------------------------------------------- cache
 
 
@@ -218,12 +271,9 @@ def test_kept_features_are_found_again_and_belong_to_their_images(monkeypatch, t
     first = image_features(images, cache=True)
     assert (first == features_of(images)).all()
     assert len(list((tmp_path / "dpbook" / "features").iterdir())) == 1
-    computed = []
-    monkeypatch.setattr(features, "_computed", lambda *told: computed.append(told) or features_of(told[0], told[1]))
-    assert (image_features(images, cache=True) == first).all()
-    assert not computed
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(features, "_layered", lambda *_: pytest.fail("computed again"))
+        assert (image_features(images, cache=True) == first).all()
     changed = images.copy()
     changed[1, 5, 5, 2] ^= 1
     assert (image_features(changed, cache=True)[1] != first[1]).any()
@@ -231,6 +281,8 @@ def test_kept_features_are_found_again_and_belong_to_their_images(monkeypatch, t
     monkeypatch.setattr(features.sources, "modules_digest", lambda names: "other code")
     image_features(images, cache=True)
     assert len(list((tmp_path / "dpbook" / "features").iterdir())) == 4
+    assert (image_maps(images, cache=True) == image_maps(images)).all()
+    assert len(list((tmp_path / "dpbook" / "features").iterdir())) == 5
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from helpers.neural.models import (
     mlp,
     with_prior,
 )
+from helpers.study.skin import MapCNN
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
@@ -57,6 +58,7 @@ CASES = {
     ),
     "prior": (lambda: with_prior(mlp(4, N_CLASSES, width=5), [0.0, -1.0, -2.0]), numbers),
     "cnn": (lambda: ResidualCNN(N_CLASSES, width=4, blocks=(1, 1)), pictures),
+    "cnn on maps": (lambda: MapCNN(6, N_CLASSES, width=8), lambda: torch.randn(3, 6, 4, 4)),
 }
 
 

@@ -198,3 +198,82 @@ def test_malignant_is_the_sum_of_its_classes():
     rows = skin.decided(logits, np.zeros(3), [1, 0], ["a", "b", "c"], ["b", "c"])
     assert rows[0]["malignant_mcc"] == 1.0
     assert rows[0]["accuracy"] == 0.5
+
+
+# ------------------------------------------------------------------------------------------------------- networks
+
+
+@pytest.fixture(scope="module")
+def pictured(records):
+    """Every feature as a map of 3 x 3 cells around it."""
+    X, y = records
+    cells = np.random.default_rng(1).normal(0, 0.02, (*X.shape, 3, 3))
+    return np.clip(X[:, :, None, None] + cells - cells.mean((2, 3), keepdims=True), -1, 1), y
+
+
+def frame_of_maps(pictured, epsilon=8.0):
+    maps, y = pictured
+    return skin.release_frame(maps.mean((2, 3)), y, CLASSES, epsilon, 1e-5, random_state=0)
+
+
+def test_standardised_maps_lie_around_zero_and_are_cut(pictured):
+    maps, _ = pictured
+    frame = frame_of_maps(pictured, NO_NOISE)
+    values = frame.standardised(maps)
+    assert values.dtype == np.float32
+    assert values.shape == maps.shape
+    np.testing.assert_allclose(values.mean((0, 2, 3)), 0, atol=0.01)
+    np.testing.assert_allclose(values.mean((2, 3)).std(0), 0.5, atol=0.03)
+    assert np.abs(frame.standardised(1e3 * maps)).max() == 4
+    alone = frame.standardised(maps[:1])
+    np.testing.assert_array_equal(alone, values[:1])
+
+
+def learnt_network(pictured, epsilon=8.0, shape=SHAPE):
+    maps, y = pictured
+    frame = frame_of_maps(pictured, epsilon)
+    model = skin.MapCNN(maps.shape[1], CLASSES, width=8)
+    plan, inputs = frame.calibrated(shape, epsilon, 1e-5), frame.standardised(maps)
+    return frame, skin.fit_network(frame, model, inputs, y, plan, delta=1e-5, rate=1.0, random_state=0)
+
+
+def test_frame_and_network_together_meet_the_budget(pictured):
+    frame, network = learnt_network(pictured)
+    assert 0.97 * 8 < network.guarantee.epsilon <= 8
+    assert "number that divides the sums public" in network.guarantee.assumes
+    together = event_epsilon(network.guarantee.event, 1e-5, ADD_REMOVE, interval=1e-3)
+    assert together == pytest.approx(network.guarantee.epsilon, rel=0.02)
+    np.testing.assert_allclose(network.model.log_prior, frame.log_prior, rtol=1e-6)
+
+
+def test_a_network_on_maps_learns_the_classes(pictured):
+    frame, network = learnt_network(pictured, 100.0, Schedule.constant(80, sample_rate=0.5))
+    maps, y = pictured
+    logits = network.logits(frame.standardised(maps))
+    assert logits.shape == (len(y), CLASSES)
+    likely, prior = skin.decided(logits, frame.log_prior, y, "abc", ["c"])
+    assert likely["auc"] > 0.8
+    assert prior["balanced_accuracy"] > 0.6
+
+
+def test_starting_values_come_from_the_seed_and_leave_no_trace():
+    before = torch.random.get_rng_state()
+    one, same, other = (skin.MapCNN(4, 2, width=8, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(one.mix[0].weight, same.mix[0].weight)
+    assert not torch.equal(one.mix[0].weight, other.mix[0].weight)
+    assert (one.head.weight == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"channels": 0}, "channels"),
+        ({"n_classes": 1}, "n_classes"),
+        ({"width": 0}, "width"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(bad, words):
+    with pytest.raises(ValueError, match=words):
+        skin.MapCNN(**{"channels": 4, "n_classes": 2} | bad)

@@ -1,4 +1,4 @@
-"""Features of single images that need no training: scattering and colour, pooled in rings around the centre.
+"""Features of single images that need no training: scattering and colour, in rings around the centre or in cells.
 
 Everything that defines a feature is public: wavelets, rings, bins and the size of the image. A feature of an image
 depends on that image alone, so computing features costs no privacy and neighbouring data sets stay neighbouring.
@@ -7,14 +7,18 @@ depends on that image alone, so computing features costs no privacy and neighbou
 and deformations. The coefficients are averaged over rotations and mirror images, the second layer by the angle between
 its two wavelets, because a lesion has no upright position. *Colour*: moments and histograms.
 
-Sources: Mallat 2012 (scattering), Sifre and Mallat 2013 (averaging over rotations).
+`image_features` pools both in rings, for a linear model; `image_maps` keeps where they are, for a network that
+convolves or to see how much they differ from place to place.
+
+Sources: Mallat 2012 (scattering), Sifre and Mallat 2013 (averaging over rotations), Tramer and Boneh 2021 (private
+networks on scattering maps).
 """
 
 import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -33,6 +37,8 @@ _COLOUR_RINGS, _BINS = 5, 10
 _FLOOR = 1e-3  # of the logarithm: coefficients below a quarter of a grey level are noise
 _LARGEST_RADIUS = 1.2  # of the outermost ring's outer edge, in half sides: corners, at 1.41, count to it
 _BATCH = 8  # images whose intermediate results fit into a cache
+
+_Pooling = Callable[[int, int, int], Tensor]  # side, step and margin to weights (points, places)
 
 
 def image_features(
@@ -67,17 +73,35 @@ def image_features(
     (0.2, 0.0)
     """
     images, parts = _check_images(images), _check_parts(parts)
-    check_boolean("cache", cache)
-    check_boolean("progress", progress)
-    if not cache:
-        return _computed(images, parts, progress)
-    code = sources.modules_digest(["helpers.neural.features"])
-    key = hashlib.sha256(f"{code} {torch.__version__} {images.shape} {parts}".encode())
-    key.update(np.ascontiguousarray(images))
-    kept = paths.data_cache() / "features" / f"{key.hexdigest()[:32]}.npy"
-    if not kept.is_file():
-        save_whole(kept, _computed(images, parts, progress))
-    return np.load(kept, allow_pickle=False)
+    layers = [_LAYERS[part] for part in parts]
+    return _computed(images, " ".join(parts), layers, cache, progress)
+
+
+def image_maps(images: ArrayLike, *, cache: bool = False, progress: bool = True) -> NDArray[np.float32]:
+    """Scattering and moments of colour in square cells: maps (n, channels, cells, cells), between -1 and 1.
+
+    A cell is as wide as the longest wavelength's grid: 7 x 7 cells at 28 pixels, 8 x 8 at 64. Cells overlap, with
+    weights that fall linearly from the middle of one to that of the next. Channels are those of `image_features`
+    without rings and histograms, in its order.
+
+    Parameters
+    ----------
+    images, cache, progress
+        As for `image_features`.
+
+    Raises
+    ------
+    ValueError
+        Images of another type or shape.
+
+    >>> image_maps(np.zeros((1, 28, 28, 3), dtype=np.uint8)).shape
+    (1, 60, 7, 7)
+    """
+    images = _check_images(images)
+    n_cells = images.shape[1] // 2 ** (_scales(images.shape[1]) - 1)
+    pooling = functools.partial(_cells, n_cells)
+    layers = [functools.partial(layer, pooling=pooling) for layer in (scattering, moments)]
+    return _computed(images, "maps", layers, cache, progress).reshape(len(images), -1, n_cells, n_cells)
 
 
 def feature_names(side: int, parts: Sequence[str] = PARTS) -> list[str]:
@@ -86,13 +110,11 @@ def feature_names(side: int, parts: Sequence[str] = PARTS) -> list[str]:
     >>> len(feature_names(28)), len(feature_names(64)), feature_names(64)[0]
     (306, 384, 'average red ring 0')
     """
-    columns = []
-    for part in _check_parts(parts):
-        if part == "scattering":
-            columns += [f"{path} ring {ring}" for path in _paths(_scales(side)) for ring in range(_SCATTERING_RINGS)]
-        else:
-            columns += [f"{name} ring {ring}" for name in _COLOUR_NAMES for ring in range(_COLOUR_RINGS)]
-    return columns
+    columns = {
+        "scattering": [f"{path} ring {ring}" for path in _paths(_scales(side)) for ring in range(_SCATTERING_RINGS)],
+        "colour": [f"{name} ring {ring}" for name in _COLOUR_NAMES for ring in range(_COLOUR_RINGS)],
+    }
+    return [name for part in _check_parts(parts) for name in columns[part]]
 
 
 def _check_images(images: ArrayLike) -> NDArray[np.uint8]:
@@ -116,37 +138,78 @@ def _check_parts(parts: Sequence[str]) -> tuple[str, ...]:
     return parts
 
 
-def _computed(images: NDArray[np.uint8], parts: tuple[str, ...], progress: bool) -> NDArray[np.float32]:
+def _computed(
+    images: NDArray[np.uint8],
+    name: str,
+    layers: Sequence[Callable[[Tensor], Tensor]],
+    cache: bool,
+    progress: bool,
+) -> NDArray[np.float32]:
+    """What the layers, known as `name`, make of the images, side by side (n, d); from the cache if it is there."""
+    check_boolean("cache", cache)
+    check_boolean("progress", progress)
+    if not cache:
+        return _layered(images, layers, progress)
+    code = sources.modules_digest(["helpers.neural.features"])
+    key = hashlib.sha256(f"{code} {torch.__version__} {images.shape} {name}".encode())
+    key.update(np.ascontiguousarray(images))
+    kept = paths.data_cache() / "features" / f"{key.hexdigest()[:32]}.npy"
+    if not kept.is_file():
+        save_whole(kept, _layered(images, layers, progress))
+    return np.load(kept, allow_pickle=False)
+
+
+def _layered(
+    images: NDArray[np.uint8], layers: Sequence[Callable[[Tensor], Tensor]], progress: bool
+) -> NDArray[np.float32]:
     """On one thread: the arrays are small, and threads would only wait for one another."""
-    compute = [{"scattering": scattering, "colour": colour}[part] for part in parts]
-    answer = np.empty((len(images), len(feature_names(images.shape[1], parts))), dtype=np.float32)
+    answer = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for start in tqdm(range(0, len(images), _BATCH), disable=None if progress else True):
             batch = torch.tensor(images[start : start + _BATCH]).movedim(-1, 1).float() / 255
-            answer[start : start + _BATCH] = torch.cat([part(batch) for part in compute], 1).clamp(-1, 1)
+            answer.append(torch.cat([layer(batch) for layer in layers], 1).clamp(-1, 1))
     finally:
         torch.set_num_threads(threads)
-    return answer
+    return torch.cat(answer).numpy()
 
 
-# ---------------------------------------------------------------------------------------------------------- rings
+# ------------------------------------------------------------------------------------------------ rings and cells
 
 
 @functools.lru_cache(maxsize=64)
-def _rings(side: int, n_rings: int, step: int = 1, margin: int = 0) -> Tensor:
+def rings(n_rings: int, side: int, step: int, margin: int) -> Tensor:
     """Weights (points, rings) of overlapping rings, each ring's sum 1, on every `step`-th point of a padded image.
 
     Ring k is a hat in the distance from the centre, highest in the middle of the ring; margins have no weight.
     """
-    size = side + 2 * margin
-    place = (torch.arange(0, size, step, dtype=torch.float64) - (size - 1) / 2) / (side / 2)
-    distance = torch.hypot(place[:, None], place)
-    position = (distance / _LARGEST_RADIUS * n_rings - 0.5).clamp(0, n_rings - 1)
-    hats = (1 - (position[..., None] - torch.arange(n_rings)).abs()).clamp(min=0)
+    place = _points(side, step, margin)
+    hats = _hats(torch.hypot(place[:, None], place) / _LARGEST_RADIUS, n_rings)
     hats[(place.abs() > 1), :], hats[:, (place.abs() > 1)] = 0, 0
     return (hats / hats.sum((0, 1))).flatten(0, 1).float()
+
+
+@functools.lru_cache(maxsize=64)
+def _cells(n_cells: int, side: int, step: int, margin: int) -> Tensor:
+    """Weights (points, n_cells^2) of overlapping cells, row by row, each cell's sum 1; margins have no weight."""
+    place = _points(side, step, margin)
+    hats = _hats((place + 1) / 2, n_cells)
+    hats[place.abs() > 1] = 0
+    hats = hats / hats.sum(0)
+    return torch.einsum("yr,xc->yxrc", hats, hats).flatten(2).flatten(0, 1).float()
+
+
+def _points(side: int, step: int, margin: int) -> Tensor:
+    """Every `step`-th pixel of a padded row, its image from -1 to 1."""
+    size = side + 2 * margin
+    return (torch.arange(0, size, step, dtype=torch.float64) - (size - 1) / 2) / (side / 2)
+
+
+def _hats(share: Tensor, n: int) -> Tensor:
+    """(..., n): hat k is highest where `share` is (k + 1/2) / n, and the outermost stay high beyond."""
+    position = (share * n - 0.5).clamp(0, n - 1)
+    return (1 - (position[..., None] - torch.arange(n)).abs()).clamp(min=0)
 
 
 # ------------------------------------------------------------------------------------------------------- wavelets
@@ -211,8 +274,8 @@ def _modulus(spectrum: Tensor, filters: Tensor, scale: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- scattering
 
 
-def scattering(x: Tensor) -> Tensor:
-    """Two layers of scattering of images (B, 3, side, side) in [0, 1]: (B, paths x channels x rings).
+def scattering(x: Tensor, pooling: _Pooling) -> Tensor:
+    """Two layers of scattering of images (B, 3, side, side) in [0, 1]: (B, paths x channels x places).
 
     A coefficient u is shown as log(1 + u / c) / log(1 + 1 / c), c = .001; `image_features` cuts it at 1.
     """
@@ -221,7 +284,7 @@ def scattering(x: Tensor) -> Tensor:
     margin = (math.ceil((side + side // 8) / step) * step - side) // 2  # all grids must have whole sides
     size = side + 2 * margin
     bank = wavelets(size, scales)
-    pooled = [_rings(side, _SCATTERING_RINGS, 2**scale, margin) for scale in range(scales)]
+    pooled = [pooling(side, 2**scale, margin) for scale in range(scales)]
     padded = functional.pad(x, (margin,) * 4, mode="reflect").flatten(0, 1)
     spectrum = torch.fft.fft2(padded, norm="forward")
     first, second = [], []
@@ -238,7 +301,7 @@ def scattering(x: Tensor) -> Tensor:
 
 
 def _by_angle_between(both: Tensor) -> Tensor:
-    """Means of (M, L, L, rings) over pairs of directions of equal angle, either way round: (M, L/2 + 1, rings)."""
+    """Means of (M, L, L, places) over pairs of directions of equal angle, either way round: (M, L/2 + 1, places)."""
     n = both.shape[1]
     turn, first = torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij")
     turned = both[:, first, (first + turn) % n].mean(2)
@@ -263,26 +326,39 @@ def _paths(scales: int) -> list[str]:
 
 _CHANNELS = ("red", "green", "blue")
 _PAIRS = tuple(itertools.combinations(range(3), 2))
-_COLOUR_NAMES = [
+_MOMENTS = [
     *(f"{moment} {colour}" for moment in ("mean", "sd", "third moment") for colour in _CHANNELS),
     *(f"covariance {_CHANNELS[one]} {_CHANNELS[other]}" for one, other in _PAIRS),
-    *(f"bin {bin_} {colour}" for colour in _CHANNELS for bin_ in range(_BINS)),
 ]
+_COLOUR_NAMES = [*_MOMENTS, *(f"bin {bin_} {colour}" for colour in _CHANNELS for bin_ in range(_BINS))]
 
 
-def colour(x: Tensor) -> Tensor:
-    """Moments and histograms of images (B, 3, side, side) in [0, 1], in five rings: (B, 42 x 5), in [-1, 1].
+def colour(x: Tensor, pooling: _Pooling) -> Tensor:
+    """Moments, and shares of ten bins, of images (B, 3, side, side) in [0, 1]: (B, 42 x places), in [-1, 1].
 
-    Mean, standard deviation, cube root of the third central moment, root of the covariance with its sign; shares of
-    ten bins, where a value between two bins' middles counts to both in part.
+    A value between two bins' middles counts to both in part.
     """
-    weights = _rings(x.shape[-1], _COLOUR_RINGS).double()
-    x = x.flatten(2).double()  # roots of small moments would magnify the rounding of 32 bits
-    mean = x @ weights
-    centred = x[..., None] - mean[:, :, None]  # one copy for each ring
-    spread, third = ((centred**power * weights).sum(2) for power in (2, 3))
-    mixed = torch.stack([(centred[:, i] * centred[:, j] * weights).sum(1) for i, j in _PAIRS], 1)
-    position = (x * _BINS - 0.5).clamp(0, _BINS - 1)
-    shares = [(1 - (position - bin_).abs()).clamp(min=0) @ weights for bin_ in range(_BINS)]
-    moments = [mean, spread.sqrt(), third.sign() * third.abs() ** (1 / 3), mixed.sign() * mixed.abs().sqrt()]
-    return torch.cat([*moments, torch.stack(shares, 2).flatten(1, 2)], 1).flatten(1).float()
+    weights = pooling(x.shape[-1], 1, 0).double()
+    shares = _hats(x.flatten(2).double(), _BINS).movedim(-1, 2) @ weights
+    return torch.cat([moments(x, pooling), shares.flatten(1).float()], 1)
+
+
+def moments(x: Tensor, pooling: _Pooling) -> Tensor:
+    """Of colour, for images (B, 3, side, side) in [0, 1]: (B, 12 x places), in [-1, 1].
+
+    Mean, standard deviation, cube root of the third central moment, root of the covariance with its sign.
+    """
+    weights = pooling(x.shape[-1], 1, 0).double()
+    x = x.flatten(2).double()  # differences of powers, and roots of them, would magnify the rounding of 32 bits
+    mean, square, cube = (x**power @ weights for power in (1, 2, 3))
+    spread = (square - mean**2).clamp(min=0)
+    third = cube - 3 * mean * square + 2 * mean**3
+    mixed = torch.stack([(x[:, i] * x[:, j]) @ weights - mean[:, i] * mean[:, j] for i, j in _PAIRS], 1)
+    found = [mean, spread.sqrt(), third.sign() * third.abs() ** (1 / 3), mixed.sign() * mixed.abs().sqrt()]
+    return torch.cat(found, 1).flatten(1).float()
+
+
+_LAYERS = {
+    "scattering": functools.partial(scattering, pooling=functools.partial(rings, _SCATTERING_RINGS)),
+    "colour": functools.partial(colour, pooling=functools.partial(rings, _COLOUR_RINGS)),
+}

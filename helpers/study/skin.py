@@ -1,9 +1,10 @@
-"""A private linear model of images: public features, a private frame for them, noisy descent, and two decisions.
+"""Private models of images: public features or maps, a private frame for them, noisy descent, and two decisions.
 
 The features are of single images and need no training (`helpers.neural.features`). Their *frame* is what descent needs
 to know of the data before it starts: how many records each class has, where the features lie and which of their
 directions are long. It is released with a part of the budget, and the schedule is calibrated beside it, so that both
-together meet the budget. Loading images and choosing rates and clipping norms are left to the chapters.
+together meet the budget. A linear model learns from the frame's rows, a small network from standardised maps; loading
+images and choosing rates and clipping norms are left to the chapters.
 """
 
 import functools
@@ -17,10 +18,11 @@ from dp_accounting import DpEvent
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import matthews_corrcoef
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers.checks import check_integer
 from helpers.neural import Schedule, train
+from helpers.neural.features import rings
 from helpers.neural.models import with_prior
 from helpers.privacy import ADD_REMOVE, Guarantee, Release, Sensitivity, gaussian, noise_generator
 from helpers.study import metrics
@@ -30,6 +32,8 @@ _LENGTH, _SQUARES, _SHORTEST = 6.0, 0.5, 0.015
 _UNIT = 2 / 3  # to which rows are cut whose mean square length is about 1: most of them count alike
 _RIDGE, _LONGEST = 0.003, 1.5
 _GRID = 4096  # noise is keyed by the rows, and the last bits of eigenvectors differ between machines
+_OUTERMOST, _MAP_GRID = 4.0, 256  # of standardised maps, in two standard deviations of their means; the same for maps
+_RINGS = 3
 # PLD with a coarse grid: schedules have a few levels, and a sweep asks for many of them.
 ACCOUNTING = {"accountant": "pld", "interval": 2e-3}
 
@@ -65,6 +69,17 @@ class Frame:
         """Rows (..., d), of length at most 1.5, of features (..., d)."""
         unit = _cut((np.asarray(X, dtype=float) - self.centre) / self.scale, _UNIT) / _UNIT
         return (np.round(_cut(unit @ self.whitening, _LONGEST) * _GRID) / _GRID).astype(np.float32)
+
+    def standardised(self, maps: ArrayLike) -> NDArray[np.float32]:
+        """Maps (n, d, ...), of whose means over cells this is the frame, around 0 and between -4 and 4.
+
+        The unit is two standard deviations of a map's mean: single cells vary more than means do.
+        """
+        maps = np.asarray(maps, dtype=float)
+        shape = (-1, *[1] * (maps.ndim - 2))
+        unit = (2 * self.scale / np.sqrt(len(self.scale))).reshape(shape)
+        inside = np.clip((maps - self.centre.reshape(shape)) / unit, -_OUTERMOST, _OUTERMOST)
+        return (np.round(inside * _MAP_GRID) / _MAP_GRID).astype(np.float32)
 
     def calibrated(self, shape: Schedule, epsilon: float, delta: float, *, clip: float = 1.0) -> Schedule:
         """A schedule's noise scaled so that it meets the budget together with this frame, clipping at `clip` C_t.
@@ -212,24 +227,146 @@ def fit(
     usual = {
         "class_weight": weights,
         "weighting": "bound",
-        "n_records": max(int(frame.counts.sum()), 1),
         "micro_batch": 8192,
-        "average": 0.5,
         "augment": _as_they_are if rows.ndim == 3 else None,
+        "random_state": random_state,
+    }
+    model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
+    nn.init.zeros_(model.weight)
+    model = with_prior(model, shift)
+    done, guarantee = _descended(frame, model, rows, y, plan, delta=delta, rate=rate, **usual | options)
+    learnt = done.model.weight.detach().double().numpy()
+    return Linear(learnt, shift, frame.log_prior + np.log(weights), guarantee)
+
+
+def _descended(
+    frame: Frame,
+    model: nn.Module,
+    inputs: NDArray,
+    y: ArrayLike,
+    plan: Schedule,
+    *,
+    delta: float,
+    rate: float,
+    **options,
+) -> tuple[nn.Module, Guarantee]:
+    """The mean of the models of the second half of the steps, and the guarantee of frame and model together."""
+    usual = {
+        "n_records": max(int(frame.counts.sum()), 1),
+        "average": 0.5,
         "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
         "accounting": ACCOUNTING,
         "progress": False,
     }
-    model = torch.nn.utils.skip_init(torch.nn.Linear, rows.shape[-1], n_classes, bias=False)
-    torch.nn.init.zeros_(model.weight)
-    done = train(with_prior(model, shift), rows, y, plan, delta=delta, random_state=random_state, **usual | options)
-    guarantee = plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
-    learnt = done.model.model.weight.detach().double().numpy()
-    return Linear(learnt, shift, frame.log_prior + np.log(weights), guarantee)
+    done = train(model, inputs, y, plan, delta=delta, **usual | options)
+    return done.model, plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
 
 
 def _as_they_are(views: Tensor) -> Tensor:
     return views
+
+
+# ---------------------------------------------------------------------------------------------------------- networks
+
+
+class MapCNN(nn.Module):
+    """A small convolutional network for maps (B, channels, cells, cells), to be trained privately.
+
+    Channels are mixed in each cell, a residual convolution looks at a cell's neighbours, and means over three rings
+    around the centre go to a linear layer that starts from zero. Each record is normalised over its own channels and
+    cells.
+
+    Parameters
+    ----------
+    channels, n_classes, width : int
+        Maps of a record, classes, and channels inside.
+    seed : int
+        Of the starting values, which are public.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Source: Tramer and Boneh 2021, who train such networks on scattering maps.
+
+    >>> MapCNN(60, 7)(torch.zeros(2, 60, 7, 7)).shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(self, channels: int, n_classes: int, *, width: int = 32, seed: int = 0) -> None:
+        for name, value, low in (("channels", channels, 1), ("n_classes", n_classes, 2), ("width", width, 1)):
+            check_integer(name, value, low=low)
+        seed = check_integer("seed", seed, low=0, high=2**63 - 1)
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.mix = nn.Sequential(nn.Conv2d(channels, width, 1), nn.GroupNorm(1, width), nn.ReLU())
+            self.look = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(1, width), nn.ReLU())
+            self.head = nn.utils.skip_init(nn.Linear, _RINGS * width, n_classes)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = self.mix(x)
+        found = (mixed + self.look(mixed)).flatten(2) @ rings(_RINGS, x.shape[-1], 1, 0).to(mixed)
+        return self.head(found.flatten(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A fitted network: logits are evidence plus the frame's log prior.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    guarantee : Guarantee
+        Of model and frame together.
+    """
+
+    model: nn.Module
+    guarantee: Guarantee
+
+    def logits(self, inputs: ArrayLike) -> NDArray[np.float64]:
+        """(n, K) for inputs (n, ...)."""
+        with torch.no_grad():
+            parts = [self.model(part) for part in torch.from_numpy(np.asarray(inputs)).split(256)]
+        return torch.cat(parts).double().numpy()
+
+
+def fit_network(
+    frame: Frame,
+    model: nn.Module,
+    inputs: ArrayLike,
+    y: ArrayLike,
+    plan: Schedule,
+    *,
+    delta: float,
+    rate: float,
+    **options,
+) -> Network:
+    """A network by noisy descent with momentum .9; the second half of its steps is averaged.
+
+    Parameters
+    ----------
+    frame : Frame
+        Its counts give the prior offset; maps come from its `standardised`.
+    model : torch.nn.Module
+        Inputs to logits, as for `helpers.neural.train`; not changed.
+    inputs : array (n, ...)
+        Maps or bytes.
+    y : array of integers (n,)
+    plan, delta, rate, options
+        As for `fit`.
+
+    Raises
+    ------
+    ValueError
+        As `helpers.neural.train`.
+    """
+    model = with_prior(model, frame.log_prior)
+    done, guarantee = _descended(frame, model, np.asarray(inputs), y, plan, delta=delta, rate=rate, **options)
+    return Network(done.cpu(), guarantee)
 
 
 # --------------------------------------------------------------------------------------------------------- decisions
