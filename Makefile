@@ -23,7 +23,7 @@ book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
 	$(BIN)/dpbook build
 
 test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=600 -n 2 --dist loadfile -rs
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs
 
 lab: $(STAMP) ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab book

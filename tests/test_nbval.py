@@ -10,7 +10,17 @@ import pytest
 from helpers import paths
 from helpers.book.chapters import Chapter
 
-NBVAL = ["--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "-p", "no:xdist"]
+ROUNDING = str(paths.ROOT / "tests" / "nbval.cfg")
+NBVAL = [
+    "--nbval-lax",
+    "--nbval-current-env",
+    "--nbval-sanitize-with",
+    ROUNDING,
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+]
 CODE = """\
 import pandas as pd
 from helpers import book
@@ -60,3 +70,15 @@ def test_an_altered_table_fails(executed):
     finished = run_nbval(executed)
     assert finished.returncode == 1
     assert "1 failed" in finished.stdout
+
+
+def test_the_last_bits_of_another_processor_pass(executed):
+    text = "claim: computed {} agrees with 0 (off by {}, tolerance 1e-10); rounding ({} above)"
+    notebook = nbformat.read(executed, 4)
+    notebook.cells[2].source = f"print({text.format('2.4e-14', '2.4e-14', '1.1e-16')!r})"
+    notebook.cells[2].outputs = [
+        nbformat.v4.new_output("stream", name="stdout", text=text.format("1e-15", "0", "2.78e-17") + "\n")
+    ]
+    nbformat.write(notebook, executed)
+    finished = run_nbval(executed)
+    assert finished.returncode == 0, finished.stdout
