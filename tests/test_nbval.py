@@ -72,13 +72,25 @@ def test_an_altered_table_fails(executed):
     assert "1 failed" in finished.stdout
 
 
-def test_the_last_bits_of_another_processor_pass(executed):
-    text = "claim: computed {} agrees with 0 (off by {}, tolerance 1e-10); rounding ({} above)"
+EVIDENCE = "gap: computed {} agrees with 0 (off by {}, tolerance 1e-10) [sample of 60]; loss: at most {}, bound {}"
+HERE = EVIDENCE.format("2.4e-14", "2.4e-14", "9.597", "10 (4 % unused) [sample of 6]")
+
+
+@pytest.mark.parametrize(
+    ("stored", "passes"),
+    [
+        (EVIDENCE.format("1e-15", "0", "9.621", "10 (3.8 % unused) [sample of 6]"), True),
+        (EVIDENCE.format("1e-15", "0", "9.621", "11 (3.8 % unused) [sample of 6]"), False),
+        (HERE.replace("agrees with", "differs from"), False),
+        (HERE.replace("1e-10", "0.01"), False),
+        (HERE.replace("sample of 6]", "sample of 5]"), False),
+        (HERE.replace("[sample of 6]", "[proof]"), False),
+    ],
+)
+def test_rounding_of_another_processor_passes_and_nothing_else(executed, stored, passes):
     notebook = nbformat.read(executed, 4)
-    notebook.cells[2].source = f"print({text.format('2.4e-14', '2.4e-14', '1.1e-16')!r})"
-    notebook.cells[2].outputs = [
-        nbformat.v4.new_output("stream", name="stdout", text=text.format("1e-15", "0", "2.78e-17") + "\n")
-    ]
+    notebook.cells[2].source = f"print({HERE!r})"
+    notebook.cells[2].outputs = [nbformat.v4.new_output("stream", name="stdout", text=stored + "\n")]
     nbformat.write(notebook, executed)
     finished = run_nbval(executed)
-    assert finished.returncode == 0, finished.stdout
+    assert (finished.returncode == 0) == passes, finished.stdout
