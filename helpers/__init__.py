@@ -1,4 +1,4 @@
-"""Helper package of the book "Differential privacy under class imbalance, checked".
+"""Helper package of the book "Learning from rare and private records".
 
 It holds what two chapters or a test need: guarantees and mechanisms, data sets, metrics, private learners, and the
 plumbing of an executable book. Import the modules by name (`from helpers import data, privacy`).

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
+APPENDIX = BOOK / "appendix"
 PARAMS = ROOT / "params"
 REFERENCE = ROOT / "reference"
 RESULTS = ROOT / "results"

@@ -167,8 +167,10 @@ ROW = """\
   document: dpci
   label: A
   statement: s
+  plain: p
   location: Section 1
   chapter: smote
+  evidence: app-smote
   verdict: not checked yet
 """
 
@@ -177,7 +179,7 @@ ROW = """\
     ("text", "message"),
     [
         (ROW + ROW, "claims.yml: id 'a' stands twice"),
-        (ROW + "  label: B\n", "claims.yml, line 8: key 'label' stands twice"),
+        (ROW + "  label: B\n", "claims.yml, line 10: key 'label' stands twice"),
         (ROW.replace("  label: A\n", ""), "claims.yml, claim 1 (a): label must be text, got None"),
         (ROW + "  colour: red\n", "claims.yml, claim 1 (a): unknown key 'colour'"),
         (ROW + "  issues: DPCI-I01\n", "claims.yml, claim 1 (a): issues must be a list, got 'DPCI-I01'"),
@@ -212,15 +214,21 @@ def stored_boxes(chapter) -> dict[str, str]:
 
 
 def test_stored_boxes_and_register_agree(chapter):
-    rows = {row.id: row for row in claims.register().values() if row.chapter == chapter.name}
+    rows = {row.id: row for row in claims.register().values() if row.evidence == chapter.name}
     checked = {name: row.verdict for name, row in rows.items() if row.is_checked}
     assert stored_boxes(chapter) == checked
 
 
-def test_a_verdict_needs_a_chapter_that_checks_it():
-    built = {chapter.name for chapter in chapters.chapters()}
+def test_a_statement_names_its_evidence_and_the_main_chapter_that_tells_of_it():
+    main = {chapter.name: chapter.main for chapter in chapters.chapters()}
     for row in claims.register().values():
-        assert not row.is_checked or row.chapter in built, f"{row.id} has a verdict but no chapter computes it"
+        assert main.get(row.evidence) == row.chapter, f"{row.id}: {row.evidence} does not belong to {row.chapter}"
+
+
+def test_a_statement_has_one_plain_sentence():
+    for row in claims.register().values():
+        assert re.fullmatch(r"[A-Z].{20,}\.", row.plain), row.id
+        assert len(row.plain.split()) <= 32, row.id
 
 
 def test_stored_reasons_are_the_register_s(chapter):

@@ -71,6 +71,11 @@ RUNS = {
         {"dimensions": "[64]", "largest": "8", "n_points": "150"},
     ],
     "smote": [
+        {"dimension": "3", "neighbours": "1", "n_minority": "2", "n_new": "9", "epsilon": "5.0"},
+        {"epsilon": "0.5", "n_new": "1000000"},
+        {"dimension": "64", "neighbours": "399"},
+    ],
+    "app-smote": [
         {"dimension": "3", "neighbours": "1", "n_runs": "3", "n_seeds": "2"},
         {"n_minority": "300", "n_runs": "3", "n_seeds": "2"},
         {"dimension": "8", "neighbours": "50", "n_total": "20000", "n_runs": "5", "n_seeds": "2"},

@@ -1,4 +1,4 @@
-"""The README says what the chapters computed, and every command printed anywhere would be accepted."""
+"""The README begins as the front page does, and every command printed anywhere would be accepted."""
 
 import re
 import shlex
@@ -6,32 +6,35 @@ import shlex
 import pytest
 
 from helpers import cli, paths
-from helpers.book import chapters
-from helpers.book.extension import glued, guide
-from helpers.book.overview import findings, readme_table
+from helpers.book import chapters, claims
+from helpers.book.extension import guide, summary
+from helpers.book.overview import findings
 from helpers.cli import main
 
 README = (paths.ROOT / "README.md").read_text()
 TEXTS = {file.name: file.read_text() for file in [paths.ROOT / "CONTRIBUTING.md", *paths.BOOK.glob("*.md")]}
 TEXTS["README.md"] = README
-FINDING = re.compile(r"<!-- (?P<chapter>[\w-]+)\.(?P<key>\w+) -->(?P<shown>[^<]+)<!-- -->")
 
 
-def test_numbers_are_the_chapters():
-    quoted = list(FINDING.finditer(README))
-    assert len(quoted) >= 5
-    for match in quoted:
-        computed = glued(chapters.chapter(match["chapter"]))[match["key"]]
-        assert match["shown"] == computed, (
-            f"{match['chapter']}.{match['key']} is {computed}, README says {match['shown']}"
-        )
+def test_the_first_screen_is_that_of_the_front_page():
+    front = (paths.BOOK / "index.md").read_text()
+    title, bold = re.search(r"^# (.+)\n\n\*\*(.+)\*\*$", front, re.MULTILINE).groups()
+    assert README.startswith(f"# {title}\n\n**{bold}**\n")
+    doors = re.findall(r"\{grid-item-card\} (.+)\n:link: (\S+)\n:link-type: ref\n(.+)\n", front)
+    assert len(doors) == 3
+    for door, page, text in doors:
+        [file] = paths.BOOK.glob(f"{page}.*")
+        assert f"- **[{door}](book/{file.name})**: {text[0].lower()}{text[1:]}" in README
+    assert summary(list(claims.register().values())) in README
 
 
-def test_the_table_is_made_of_the_findings():
-    table = README.split("## What the book finds")[1].split("These are five")[0].strip()
-    assert table == readme_table([row for row in findings() if row.headline])
-    assert "{ref}" not in table
-    assert table.count("(") == table.count(")")
+def test_the_five_findings_are_those_of_the_front_page():
+    listed = re.findall(r"^- (.+\.) \[(.+)\]\(book/([\w/-]+)\.ipynb\)$", README, re.MULTILINE)
+    told = [row for row in findings() if row.headline]
+    assert [text for text, *_ in listed] == [row.headline for row in told]
+    for (_, title, name), row in zip(listed, told, strict=True):
+        assert title == chapters.chapter(name).title
+        assert f"{{ref}}`{name}`" in row.computed
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z]+)", README))))

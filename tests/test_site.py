@@ -189,7 +189,7 @@ def test_a_downloaded_notebook_says_how_to_get_what_it_imports(which, first, req
     nbformat.validate(notebook)
     told = "".join(notebook["cells"][0]["source"])
     assert "`helpers`" in told
-    assert "`book/chapter.ipynb`" in told
+    assert "`chapter.ipynb`" in told
     assert first in told
     assert len(notebook["cells"]) == 3
 

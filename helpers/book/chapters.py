@@ -45,6 +45,21 @@ class Chapter:
         return self.path.stem
 
     @property
+    def address(self) -> str:
+        """Where its page is, seen from the other pages of the book, as `smote.html` or `appendix/app-smote.html`."""
+        return self.path.relative_to(paths.BOOK).with_suffix(".html").as_posix()
+
+    @property
+    def is_appendix(self) -> bool:
+        """Whether it is a page of replications and checks, and not one of the main chapters."""
+        return self.path.parent == paths.APPENDIX
+
+    @property
+    def main(self) -> str:
+        """The main chapter that the page belongs to (an appendix page's notebook metadata `dpbook.chapter`)."""
+        return self._metadata["chapter"] if self.is_appendix else self.name
+
+    @property
     def notebook(self) -> "nbformat.NotebookNode":
         """The notebook as stored, read anew at each call."""
         import nbformat

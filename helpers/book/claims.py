@@ -40,11 +40,11 @@ KINDS = (PROOF, EXACT, ENUMERATION, SAMPLE)
 """
 
 DOCUMENTS = {
-    "dpci": "Rosenblatt et al. 2025, ICML version",
-    "dpci-arxiv": "Rosenblatt et al. 2025, arXiv version",
-    "chaudhuri": "Chaudhuri, Monteleoni and Sarwate 2011",
-    "mangold": "Mangold 2023, defence slides",
-    "sad": "Huang and Xie 2025",
+    "dpci": "Rosenblatt et al. (2025), ICML version",
+    "dpci-arxiv": "Rosenblatt et al. (2025), arXiv version",
+    "chaudhuri": "Chaudhuri, Monteleoni and Sarwate (2011)",
+    "mangold": "Mangold (2023), defence slides",
+    "sad": "Huang and Xie (2025)",
 }
 _FAR = 0.5  # of the bound left unused
 
@@ -55,14 +55,26 @@ class ClaimContradiction(AssertionError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the register; texts are MyST with `$...$` mathematics."""
+    """One row of the register; texts are MyST with `$...$` mathematics.
+
+    Attributes
+    ----------
+    plain : str
+        One sentence for outsiders: what the document states and what became of it.
+    chapter : str
+        The main chapter that tells of the statement.
+    evidence : str
+        The page with the cell that decides it, which is an appendix page or the main chapter itself.
+    """
 
     id: str
     document: str
     label: str
     statement: str
+    plain: str
     location: str
     chapter: str
+    evidence: str
     verdict: str
     reason: str = ""
     assumptions: str = ""
@@ -72,7 +84,7 @@ class Claim:
 
     @property
     def anchor(self) -> str:
-        """HTML id of the verdict box in the checking chapter."""
+        """HTML id of the verdict box on the page with the evidence."""
         return f"claim-{self.id}"
 
     @property
@@ -354,6 +366,7 @@ class Verdict:
             f"{html.escape(DOCUMENTS[self.claim.document])}, {html.escape(self.claim.label)} "
             f'<span class="verdict-basis">{self.basis}</span>'
         )
+        # Seen from the folder of the main chapters; the extension of Sphinx corrects it for the appendix.
         # A link inside a summary is out of reach for the keyboard, so it stands with the reason.
         link = f'<a class="verdict-id" href="claims.html#row-{self.claim.id}">{self.claim.id}</a>'
         title = f"<summary>{title}</summary>" if compact else f'<p class="verdict-title">{title}</p>'

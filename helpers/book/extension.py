@@ -1,9 +1,9 @@
 """Sphinx extension for the pages and page parts that are generated from the project's own records.
 
-It adds the directives `claims-register` and `claims-summary` (the register), `rerun-guide` (every chapter's
-parameters and commands), `data-table` and `data-cards` (what is known of every data set) and `chapter-facts` (measured
-time, data, how to re-run), and the role `finding`, which prints a value that a chapter glued. Everything is read when
-the book is built, so no generated file can go stale.
+It adds the directives `claims-register`, `claims-counts` and `claims-summary` (the register), `checked-statements` (its
+rows of one main chapter), `rerun-guide` (every chapter's parameters and commands), `data-table` and `data-cards` (what
+is known of every data set) and `about-this-page` (measured time, parameters, versions), and the role `finding`, which
+prints a value that a chapter glued. Everything is read when the book is built, so no generated file can go stale.
 """
 
 import ast
@@ -24,25 +24,61 @@ _BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]
 
 
 class ClaimsRegister(SphinxDirective):
-    """Counts by document and verdict, then one row a claim; `_static/register.js` filters and sorts in the browser."""
+    """One row a claim; `_static/register.js` filters and sorts in the browser."""
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
         rows = list(claims.register().values())
-        parsed = self.parse_text_to_nodes(_counts(rows) + "\n\n" + _register(rows))
-        return [*parsed[:1], nodes.raw("", _filters(rows), format="html"), *parsed[1:]]
+        filters = nodes.raw("", _filters(rows), format="html")
+        return [filters, *self.parse_text_to_nodes(_register(rows))]
 
 
-class ClaimsSummary(SphinxDirective):
-    """One sentence: how many statements are checked, and with which verdicts."""
+class ClaimsCounts(SphinxDirective):
+    """A table: how many statements of each document have which verdict."""
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
-        rows = claims.register().values()
-        count = Counter(row.verdict for row in rows)
-        checked = sum(row.is_checked for row in rows)
-        found = ", ".join(f"{count[verdict]} *{verdict}*" for verdict in claims.VERDICTS[:4] if count[verdict])
-        return self.parse_text_to_nodes(f"**{checked} of {len(rows)} statements are checked:** {found}.")
+        return self.parse_text_to_nodes(_counts(list(claims.register().values())))
+
+
+class ClaimsSummary(SphinxDirective):
+    """One sentence: how many statements there are, and what became of them."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        return self.parse_text_to_nodes(summary(list(claims.register().values())))
+
+
+def summary(rows: list[claims.Claim]) -> str:
+    """How many statements there are, and what became of them, as a sentence."""
+    count = Counter(row.verdict for row in rows)
+    hold = count[claims.HOLDS] + count[claims.TIGHTER]
+    undecided = count[claims.NOT_CHECKABLE] + count[claims.UNCHECKED]
+    return (
+        f"Of their {len(rows)} statements {hold} hold, {count[claims.CORRECTED]} hold only after a correction, "
+        f"{count[claims.FAILS]} fail, and {undecided} cannot be decided."
+    )
+
+
+class CheckedStatements(SphinxDirective):
+    """The statements that a main chapter tells of: what became of each, with a link to the evidence."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        name = self.env.docname.rpartition("/")[2]
+        rows = [row for row in claims.register().values() if row.chapter == name]
+        if not rows:
+            raise self.error(f"claims.yml has no statement of chapter {name!r}")
+        return self.parse_text_to_nodes(_statements(rows))
+
+
+def _statements(rows: list[claims.Claim]) -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: checked-statements", ":widths: 30 70", ""]
+    lines += _cells(["statement, and where it is decided", "what became of it"])
+    for row in rows:
+        source = f"<br><small>{escape(claims.DOCUMENTS[row.document])}</small>"
+        lines += _cells([_evidence_link(row, escape(row.label)) + source, f"**{row.verdict}.** {row.plain}"])
+    return "\n".join([*lines, "```"])
 
 
 def _counts(rows: list[claims.Claim]) -> str:
@@ -55,42 +91,46 @@ def _counts(rows: list[claims.Claim]) -> str:
         *_cells(["document", *claims.VERDICTS]),
     ]
     for document, title in claims.DOCUMENTS.items():
-        lines += _cells([f"{title} ({document})", *(str(count[document, verdict]) for verdict in claims.VERDICTS)])
+        lines += _cells([title, *(str(count[document, verdict]) for verdict in claims.VERDICTS)])
     totals = Counter(row.verdict for row in rows)
     lines += _cells(["all", *(str(totals[verdict]) for verdict in claims.VERDICTS)])
     return "\n".join([*lines, "```"])
 
 
 def _filters(rows: list[claims.Claim]) -> str:
-    def select(name: str, values) -> str:
-        options = "".join(f"<option>{escape(value)}</option>" for value in values)
+    def select(name: str, values: dict[str, str]) -> str:
+        options = "".join(f'<option value="{escape(key)}">{escape(shown)}</option>' for key, shown in values.items())
         return f'<label>{name} <select data-filter="{name}"><option value="">all</option>{options}</select></label>'
 
     present = {row.verdict for row in rows}
+    telling = {row.chapter for row in rows}
     return (
         '<div class="claims-filters" role="search">'
         + select("document", claims.DOCUMENTS)
-        + select("verdict", [verdict for verdict in claims.VERDICTS if verdict in present])
-        + select("chapter", sorted({row.chapter for row in rows}))
+        + select("verdict", {verdict: verdict for verdict in claims.VERDICTS if verdict in present})
+        + select("chapter", {page.name: page.title for page in chapters.chapters() if page.name in telling})
         + '<label>text <input type="search" data-filter="text"></label>'
         + '<output aria-live="polite"></output></div>'
     )
 
 
 def _register(rows: list[claims.Claim]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 17 40 26 17", ""]
-    lines += _cells(["document", "statement as printed", "verdict", "chapter"])
+    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 16 36 28 20", ""]
+    lines += _cells(["statement of", "in plain words", "verdict", "chapter and evidence"])
     bases = evidence_kinds()
     for row in rows:
         verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
         verdict += f" <small>{bases[row.id]}</small>" if row.id in bases else ""
         assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
+        marks = f'id="row-{row.id}" data-document="{row.document}" data-chapter="{row.chapter}"'
+        evidence = _evidence_link(row, "Evidence") if row.is_checked else ""
+        published = f"<details><summary>as published</summary>\n\n{row.statement}{assumptions}\n\n</details>"
         lines += _cells(
             [
-                f'<span id="row-{row.id}">{row.document}</span> {row.label} <small>{row.id}</small>',
-                row.statement + assumptions,
+                f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
+                f"{row.plain}\n\n{published}",
                 verdict,
-                _checking_cell(row),
+                f"{{ref}}`{row.chapter}`" + (f"<br>{evidence}" if evidence else ""),
             ]
         )
     return "\n".join([*lines, "```"])
@@ -107,13 +147,21 @@ def evidence_kinds() -> dict[str, str]:
     }
 
 
-def _checking_cell(row: claims.Claim) -> str:
-    return f'<a href="{row.chapter}.html#{row.anchor}">{row.chapter}</a>' if row.is_checked else row.chapter
+def _evidence_link(row: claims.Claim, shown: str) -> str:
+    """A link from a page in the folder of the main chapters to the verdict box of a statement that is checked."""
+    if not row.is_checked:
+        return shown
+    return f'<a href="{chapters.chapter(row.evidence).address}#{row.anchor}">{shown}</a>'
 
 
 def _cells(texts: list[str]) -> list[str]:
-    flat = [" ".join(text.split()) for text in texts]
-    return [f"{'* -' if index == 0 else '  -'} {text}" for index, text in enumerate(flat)]
+    """A row of a list table, from the cells; an empty line separates paragraphs of a cell."""
+    lines = []
+    for index, text in enumerate(texts):
+        first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
+        lines.append(f"{'* -' if index == 0 else '  -'} {first}")
+        lines += [line for other in others for line in ("", f"    {other}")]
+    return lines
 
 
 class RerunGuide(SphinxDirective):
@@ -132,14 +180,8 @@ def guide(chapter: chapters.Chapter) -> str:
     """The chapter's section of the page on re-running, as MyST text."""
     first = next(iter(chapter.parameters.values()))
     lines = [f"## {chapter.title}", "", f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}", ""]
-    lines += ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
-    lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
-    for item in chapter.parameters.values():
-        lines += _cells(
-            [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", f"{item.allowed or 'any'}", item.meaning]
-        )
     lines += [
-        "```",
+        *_parameters(chapter),
         "",
         "```bash",
         f"dpbook run {chapter.name} -p {first.name} {_shell(first.default)} --html",
@@ -240,15 +282,48 @@ def _card(card: cards.Card, users: list[str]) -> str:
     )
 
 
-class ChapterFacts(SphinxDirective):
-    """The line under a chapter's title: measured time and memory, data needed, and the command that re-runs it."""
+class AboutThisPage(SphinxDirective):
+    """A fold at the end of a chapter: what it needs (the content), what its run took, its parameters and versions."""
+
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         chapter = chapters.chapter(self.env.docname.rpartition("/")[2])
-        text = f"{_facts(chapter)} Re-run with other parameters: `dpbook run {chapter.name} --set full --html`."
-        [paragraph] = self.parse_text_to_nodes(text)
-        paragraph["classes"].append("chapter-facts")
-        return [paragraph]
+        lines = ["::::{dropdown} About this page", ":class-container: about-this-page", "", *self.content, ""]
+        if chapter.is_appendix:
+            lines += [f"This page belongs to {{ref}}`{chapter.main}`.", ""]
+        lines += [
+            f"{_facts(chapter)} Run it with other parameters: `dpbook run {chapter.name} --set full --html`; "
+            "{ref}`how-to-rerun` says how.",
+            "",
+            *_parameters(chapter),
+            "",
+            "The page begins with these cells:",
+            "",
+        ]
+        for cell in _removed(chapter):
+            lines += ["```python", cell.source.removeprefix("# fmt: off\n"), "```", ""]
+            lines += [
+                text for output in cell.get("outputs", ()) if (text := output.get("data", {}).get("text/html", ""))
+            ]
+            lines.append("")
+        return self.parse_text_to_nodes("\n".join([*lines, "::::"]))
+
+
+def _removed(chapter: chapters.Chapter) -> list:
+    """The cells that the page does not show: parameters and set-up."""
+    return [cell for cell in chapter.notebook.cells if "remove-cell" in cell.metadata.get("tags", ())]
+
+
+def _parameters(chapter: chapters.Chapter) -> list[str]:
+    """A table of the chapter's parameters, as lines of MyST."""
+    lines = ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
+    lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
+    for item in chapter.parameters.values():
+        lines += _cells(
+            [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", f"{item.allowed or 'any'}", item.meaning]
+        )
+    return [*lines, "```"]
 
 
 class FindingRole(SphinxRole):
@@ -296,6 +371,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
             "rerun-guide": RerunGuide,
             "data-table": DataTable,
             "data-cards": DataCards,
-            "chapter-facts": ChapterFacts,
+            "about-this-page": AboutThisPage,
+            "checked-statements": CheckedStatements,
+            "claims-counts": ClaimsCounts,
         },
     )

@@ -67,19 +67,23 @@ def _prepare_downloads(app: Sphinx, exception: Exception | None) -> None:
     """Begin every notebook that pages offer for download with how to get the package that it imports."""
     if exception or app.builder.format != "html":
         return
-    for file in Path(app.outdir, "_sources").rglob("*.ipynb"):
+    sources = Path(app.outdir, "_sources")
+    for file in sources.rglob("*.ipynb"):
         notebook = nbformat.read(file, as_version=4)
         if notebook.cells and notebook.cells[0].get("id") != _CELL:
-            notebook.cells.insert(0, nbformat.v4.new_markdown_cell(_first_cell(app.config, file.name), id=_CELL))
+            notebook.cells.insert(
+                0, nbformat.v4.new_markdown_cell(_first_cell(app.config, file.relative_to(sources)), id=_CELL)
+            )
             nbformat.write(notebook, file)
 
 
-def _first_cell(config: Config, name: str) -> str:
+def _first_cell(config: Config, place: Path) -> str:
     address = _address(config)
     where = "" if address else ", in its folder"
     return (
         f"This notebook is one chapter of *{config.html_title}* and does not run by itself: the package `helpers`, "
-        f"parameters and recorded results are in the book's project. Get that and open `book/{name}` there{where}:\n\n"
+        "parameters and recorded results are in the book's project. "
+        f"Get that and open `{place.as_posix()}` there{where}:\n\n"
         f"```bash\n{commands(address)}\n```"
     )
 

@@ -1,19 +1,16 @@
-"""Sphinx extension for the pages that lead to the others: what there is to read, in how long, and what it finds.
+"""Sphinx extension for the pages that lead to the others: what the book finds, and where pages have gone.
 
-It adds the directives `chapter-list` (every chapter by part, with minutes), `reading-path` (links to the named pages,
-minutes together), `chapter-figure` (a figure that a chapter glued), `findings` (rows of `book/findings.yml`: all by
-topic, or the headlines) and `claims-open` (statements without a verdict, and why), and leaves a page that redirects for
-each old address in the setting `moved_pages`. Everything is read when the book is built.
+It adds the directives `chapter-figure` (a figure that a chapter glued), `findings` (rows of `book/findings.yml`: all by
+topic, or the headlines as folds) and `claims-open` (statements without a verdict, and why). For links from outside it
+leaves a page at each old address, and tells `_static/moved.js` where the anchors of a page have gone. Everything is
+read when the book is built.
 """
 
-import re
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import ClassVar
 
-import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
@@ -21,22 +18,23 @@ from sphinx.util.docutils import SphinxDirective
 
 from helpers import paths
 from helpers.book import chapters, claims, strict_yaml
-from helpers.book.anatomy import reading_minutes
-from helpers.book.extension import add_directives, glued
+from helpers.book.extension import add_directives
 
 FINDINGS = paths.BOOK / "findings.yml"
-_ROLE = re.compile(r"\{finding\}`([\w-]+)\.(\w+)`")
 _PICTURE = "application/papermill.record/image/png"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is printed, or usual, and what the book computed; MyST text with `finding` roles for numbers."""
+    """What is published, or usual, and what the book computed; MyST text with `finding` roles for numbers.
+
+    A finding of the front page has a headline of one plain sentence.
+    """
 
     topic: str
     printed: str
     computed: str
-    headline: bool = False
+    headline: str = ""
 
 
 def findings(file: Path = FINDINGS) -> list[Finding]:
@@ -60,14 +58,8 @@ def findings(file: Path = FINDINGS) -> list[Finding]:
     return found
 
 
-@cache
-def minutes() -> dict[str, int]:
-    """Minutes to read each chapter."""
-    return {chapter.name: reading_minutes(chapter) for chapter in chapters.chapters()}
-
-
 class Findings(SphinxDirective):
-    """All rows of `book/findings.yml`, a section a topic; with the option `headlines`, those marked so, in a table."""
+    """All rows of `book/findings.yml`, a section a topic; with the option `headlines`, a fold for each that has one."""
 
     option_spec: ClassVar = {"headlines": directives.flag}
 
@@ -75,10 +67,15 @@ class Findings(SphinxDirective):
         self.env.note_dependency(str(FINDINGS))
         rows = findings()
         if "headlines" in self.options:
-            return self.parse_text_to_nodes(_table([row for row in rows if row.headline]))
+            folds = [f":::{{dropdown}} {row.headline}\n{_line(row.computed)}\n:::" for row in rows if row.headline]
+            return self.parse_text_to_nodes("\n\n".join(folds))
         topics = dict.fromkeys(row.topic for row in rows)
         parts = [f"## {topic}\n\n" + _table([row for row in rows if row.topic == topic]) for topic in topics]
         return self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _table(rows: list[Finding]) -> str:
@@ -88,54 +85,12 @@ def _table(rows: list[Finding]) -> str:
         ":class: findings",
         ":widths: 34 66",
         "",
-        "* - printed, or usual",
+        "* - published, or usual",
         "  - computed here",
     ]
     for row in rows:
-        lines += [f"* - {' '.join(row.printed.split())}", f"  - {' '.join(row.computed.split())}"]
+        lines += [f"* - {_line(row.printed)}", f"  - {_line(row.computed)}"]
     return "\n".join([*lines, "```"])
-
-
-def readme_table(rows: list[Finding]) -> str:
-    """The rows as the README has them: numbers between comments that say where they come from, and no links."""
-
-    def plain(text: str) -> str:
-        text = re.sub(r" ?\((?:\{ref\}`[^`]+`(?:, )?)+\)|; \{ref\}`[^`]+`(?=\))", "", " ".join(text.split()))
-        text = re.sub(r"\{ref\}`([^`<]+?) ?<[\w-]+>`", r"\1", text)
-        return _ROLE.sub(lambda role: f"<!-- {role[1]}.{role[2]} -->{_glued(role[1])[role[2]]}<!-- -->", text)
-
-    lines = [f"| {plain(row.printed)} | {plain(row.computed)} |" for row in rows]
-    return "\n".join(["| printed, or usual | computed here |", "| --- | --- |", *lines])
-
-
-@cache
-def _glued(name: str) -> dict[str, str]:
-    return glued(chapters.chapter(name))
-
-
-class ChapterList(SphinxDirective):
-    """Every chapter, by part of the table of contents, with the minutes it takes."""
-
-    def run(self) -> list[nodes.Node]:
-        content = []
-        for part in yaml.safe_load((paths.ROOT / "_toc.yml").read_text())["parts"]:
-            names = [Path(entry["file"]).name for entry in part["chapters"]]
-            lines = [f"- {_link(name)}" for name in names if name in minutes()]
-            content += [f"**{part['caption']}**", *lines] if lines else []
-            content.append("")
-        return self.parse_text_to_nodes("\n".join(content))
-
-
-class ReadingPath(SphinxDirective):
-    """Links to the pages that are named, in their order, and the minutes of all chapters among them."""
-
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def run(self) -> list[nodes.Node]:
-        names = self.arguments[0].split()
-        total = sum(minutes().get(name, 0) for name in names)
-        return self.parse_text_to_nodes(f"{', then '.join(map(_link, names))}. Together {total} minutes.")
 
 
 class ChapterFigure(SphinxDirective):
@@ -169,10 +124,6 @@ def glued_figure(chapter: chapters.Chapter, key: str) -> tuple[str, str]:
     raise ValueError(f"{chapter.name} must glue a figure as {key!r}")
 
 
-def _link(name: str) -> str:
-    return f"{{ref}}`{name}`" + (f" ({minutes()[name]} min)" if name in minutes() else "")
-
-
 class OpenClaims(SphinxDirective):
     """Statements that no chapter decides, with the reason, from the register."""
 
@@ -180,35 +131,43 @@ class OpenClaims(SphinxDirective):
         self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
         rows = [row for row in claims.register().values() if row.verdict in claims.VERDICTS[4:]]
         lines = [
-            f"- {row.document} {row.label} ({row.verdict}): {' '.join(row.statement.split())} {row.reason}"
-            for row in rows
+            f"- {claims.DOCUMENTS[row.document]}, {row.label} ({row.verdict}): {row.plain} {row.reason}" for row in rows
         ]
         return self.parse_text_to_nodes("\n".join(lines) or "None: every statement has a verdict.")
 
 
+def moved_pages(listed: dict[str, str]) -> dict[str, str]:
+    """Old addresses of pages and their new ones, both without `.html` and seen from the folder of the main chapters.
+
+    Appendix pages stood among the main chapters once; `listed` adds pages that were renamed.
+    """
+    moved = {file.stem: f"{paths.APPENDIX.name}/{file.stem}" for file in sorted(paths.APPENDIX.glob("*.*"))}
+    return {old: new for old, new in (moved | listed).items() if not list(paths.BOOK.glob(f"{old}.*"))}
+
+
 def _leave_redirects(app: Sphinx, exception: Exception | None) -> None:
-    """A page at each old address that leads to the new one, for links from outside."""
+    """A page at each old address that leads to the new one, anchor included, for links from outside."""
     if exception or app.builder.format != "html":
         return
-    for old, new in app.config.moved_pages.items():
+    for old, new in moved_pages(app.config.moved_pages).items():
         target = escape(f"{new}.html")
         (Path(app.outdir) / "book" / f"{old}.html").write_text(
             f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+            f'<script>location.replace("{target}" + location.search + location.hash)</script>'
             f'<meta http-equiv="refresh" content="0; url={target}"><link rel="canonical" href="{target}">'
             f'<p>This page is now <a href="{target}">{target}</a>.</p></html>\n'
         )
 
 
+def _say_where_anchors_went(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """A main chapter that was written anew names the appendix page that has the sections of the old one."""
+    evidence = f"{paths.APPENDIX.name}/app-{Path(page).name}"
+    if (paths.BOOK / f"{evidence}.ipynb").is_file() and Path(page).parent.name == paths.BOOK.name:
+        context["metatags"] = context.get("metatags", "") + f'\n<meta name="moved-anchors" content="{evidence}.html" />'
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("moved_pages", {}, "html", dict)
     app.connect("build-finished", _leave_redirects)
-    return add_directives(
-        app,
-        {
-            "findings": Findings,
-            "chapter-list": ChapterList,
-            "reading-path": ReadingPath,
-            "chapter-figure": ChapterFigure,
-            "claims-open": OpenClaims,
-        },
-    )
+    app.connect("html-page-context", _say_where_anchors_went)
+    return add_directives(app, {"findings": Findings, "chapter-figure": ChapterFigure, "claims-open": OpenClaims})

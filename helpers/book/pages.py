@@ -13,12 +13,13 @@ from typing import Any
 import nbformat
 
 from helpers import paths
+from helpers.book import chapters
 
 
 def build() -> Path | None:
     """Build the book with warnings as errors; the first page, or None if the build failed."""
     # All pages anew: what Sphinx remembers of a label that has moved to another page would be an error.
-    return _built(paths.ROOT, "index", "-W", "--keep-going", "--all")
+    return _built(paths.ROOT, "index.html", "-W", "--keep-going", "--all")
 
 
 def render(notebook: Path, parameters: dict[str, Any]) -> Path | None:
@@ -42,8 +43,9 @@ def render(notebook: Path, parameters: dict[str, Any]) -> Path | None:
         shutil.copy(paths.ROOT / file, site)
     content = nbformat.read(notebook, as_version=4)
     content.cells.insert(1, nbformat.v4.new_markdown_cell(_note(parameters)))
-    nbformat.write(content, site / "book" / notebook.name)
-    return _built(site, notebook.stem, "--quiet")
+    chapter = chapters.chapter(notebook.stem)
+    nbformat.write(content, site / "book" / chapter.path.relative_to(paths.BOOK))
+    return _built(site, chapter.address, "--quiet")
 
 
 def _note(parameters: dict[str, Any]) -> str:
@@ -54,4 +56,4 @@ def _note(parameters: dict[str, Any]) -> str:
 def _built(folder: Path, page: str, *flags: str) -> Path | None:
     program = Path(sys.executable).with_name("jupyter-book")  # of this environment, whether or not it is activated
     finished = subprocess.run([program, "build", folder, *flags], check=False)
-    return None if finished.returncode else folder / "_build" / "html" / "book" / f"{page}.html"
+    return None if finished.returncode else folder / "_build" / "html" / "book" / page

@@ -1,5 +1,5 @@
 """Sphinx extension for what the theme leaves open: a description of every page, a search that finds words of the text,
-and lists and names as screen readers need them.
+code without marks for the formatter, and lists and names as screen readers need them.
 """
 
 import re
@@ -12,6 +12,8 @@ from sphinx.search import IndexBuilder
 from helpers.book.extension import add_directives
 
 _LENGTH = 200  # characters of a description; search engines show about 160
+_FORMATTER_MARK = re.compile(r"^# fmt: off\n|  # fmt: skip$", re.MULTILINE)
+_REGISTER = 'href="claims.html#'
 _NOT_WORDS = (nodes.math, nodes.math_block, nodes.literal_block)
 _NOT_WORDS_OF_HTML = re.compile(r"\\\(.*?\\\)|\\\[.*?\\\]|<(pre|code|svg|script|style)\b.*?</\1>", re.DOTALL)
 
@@ -28,7 +30,23 @@ def _mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.d
     """What docutils and extensions write and a screen reader cannot take."""
     body = context.get("body", "")
     body = body.replace('role="doc-biblioentry"', 'role="listitem"')  # a list needs items, whatever else they are
-    context["body"] = body.replace(' id="proof-content"', "")  # of every proof on the page
+    context["body"] = re.sub(' id="proof(-content)?"', "", body)  # of every proof on the page, so no address of any
+
+
+def _hide_formatter_marks(app: Sphinx, doctree: nodes.document) -> None:
+    """Comments that speak to the formatter of the code are no part of what a reader reads."""
+    for block in doctree.findall(nodes.literal_block):
+        code = _FORMATTER_MARK.sub("", block.astext())
+        if code != block.astext():
+            block.rawsource, block.children = code, []
+            block += nodes.Text(code)
+
+
+def _lead_to_the_register(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Verdict boxes link to `claims.html`, which is elsewhere for a page in another folder."""
+    if _REGISTER in context.get("body", ""):
+        there = context["pathto"]("book/claims")
+        context["body"] = context["body"].replace(_REGISTER, f'href="{there}#')
 
 
 def _collect_words_only(builder: type[IndexBuilder]) -> None:
@@ -48,6 +66,8 @@ def _collect_words_only(builder: type[IndexBuilder]) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     _collect_words_only(IndexBuilder)
+    app.connect("doctree-read", _hide_formatter_marks)
+    app.connect("html-page-context", _lead_to_the_register)
     app.connect("html-page-context", _describe)
     app.connect("html-page-context", _mend)
     return add_directives(app, {})

@@ -4,6 +4,7 @@ Needs the built book (`make book`), the extra `browser` and a Chromium; leaves p
 """
 
 import itertools
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,7 @@ from helpers import paths
 
 SITE = paths.ROOT / "_build" / "html"
 # Pages at old addresses only lead on.
-PAGES = [file for file in sorted((SITE / "book").glob("*.html")) if 'http-equiv="refresh"' not in file.read_text()]
+PAGES = [file for file in sorted((SITE / "book").rglob("*.html")) if 'http-equiv="refresh"' not in file.read_text()]
 PAGES += [SITE / f"{name}.html" for name in ("genindex", "prf-prf", "search")]
 PICTURES = paths.ROOT / "screenshots"
 AXE = {"resultTypes": ["violations"], "preload": False}
@@ -113,7 +114,7 @@ def test_what_scrolls_is_named_and_what_fits_is_no_tab_stop(browser):
 
 
 def test_title_search_and_the_open_chapter_are_in_view(browser):
-    with Opened(browser, SITE / "book" / "benchmark-cells.html", 1280) as opened:
+    with Opened(browser, SITE / "book" / "appendix" / "benchmark-cells.html", 1280) as opened:
         for part in (".navbar-brand", ".search-button-field", "li.active a.current"):
             box = opened.page.locator(f".bd-sidebar-primary {part}").first.bounding_box()
             assert box["y"] >= 0, part
@@ -154,7 +155,7 @@ def test_one_reads_on_from_page_to_page():
     for here, following in itertools.pairwise(names):
         page = (SITE / f"{here}.html").read_text()
         [link] = re.findall(r'<a class="right-next"\s+href="([^"]+)"', page)
-        assert link == f"{Path(following).name}.html", here
+        assert link == f"{os.path.relpath(following, Path(here).parent)}.html", here
 
 
 def test_a_search_finds_a_page_and_no_code(browser):
