@@ -8,9 +8,8 @@ document.addEventListener("DOMContentLoaded", () => {
     row,
     position,
     text: row.textContent.toLowerCase(),
-    document: row.querySelector("[id^=row-]").textContent,
     verdict: row.cells[2].querySelector("strong").textContent,
-    chapter: row.cells[3].textContent.trim(),
+    ...row.querySelector("[id^=row-]").dataset, // document and chapter, by their short names
   }));
 
   const apply = () => {

@@ -169,5 +169,56 @@ def test_a_search_finds_a_page_and_no_code(browser):
         assert not re.search(rf'\b{not_a_word}"?:', terms), not_a_word
 
 
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("which epsilon", "which-method"),
+        ("rare class", "which-method"),
+        ("imblearn", "smote"),
+        ("SMOTE privacy", "smote"),
+        ("private classifier", "private-classifiers"),
+    ],
+)
+def test_a_search_finds_what_readers_ask_for_first(browser, query, page):
+    with Opened(browser, SITE / "search.html", 1280, query=f"?q={query.replace(' ', '+')}") as opened:
+        opened.page.wait_for_selector("#search-results li a")
+        found = opened.page.locator("#search-results li > a").first
+        assert Path(urlsplit(found.get_attribute("href")).path).stem == page
+
+
+def test_the_magnifier_leaves_room_for_the_first_letter(browser):
+    with Opened(browser, SITE / "search.html", 1280, query="?q=x") as opened:
+        icon = opened.page.locator(".bd-content .bd-search i").first.bounding_box()
+        field = opened.page.locator(".bd-content .bd-search input").first
+        begin = field.bounding_box()["x"] + float(
+            field.evaluate("field => parseFloat(getComputedStyle(field).paddingLeft)")
+        )
+        assert icon["x"] + icon["width"] <= begin
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_front_page_has_its_doors_in_view(browser, width):
+    """Cards, picture and caption on a desktop, the three cards on a phone."""
+    with Opened(browser, SITE / "book" / "index.html", width) as opened:
+        doors = opened.page.locator(".bd-article .sd-row .sd-card").all()
+        assert len(doors) == 3
+        picture = opened.page.locator(".bd-article .cell_output")
+        caption = picture.locator("xpath=following-sibling::p[1]")
+        for box in [*doors, picture, caption] if width == 1280 else doors:
+            place = box.bounding_box()
+            assert place["y"] + place["height"] <= 900
+
+
+def test_links_to_what_has_moved_lead_there(browser):
+    with Opened(browser, SITE / "book" / "smote.html", 1280) as opened:
+        for old, new in (
+            ("smote.html#claim-dpci-thm3", "appendix/app-smote.html#claim-dpci-thm3"),
+            ("kissing-numbers.html#smote-typical", "appendix/kissing-numbers.html#smote-typical"),
+        ):
+            opened.page.goto((SITE / "book" / "index.html").as_uri())
+            opened.page.goto((SITE / "book").as_uri() + "/" + old)
+            opened.page.wait_for_url(f"**/book/{new}")
+
+
 def test_the_book_is_there():
     assert (SITE / "book" / "index.html").is_file(), "run make book first"
