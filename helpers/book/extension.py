@@ -301,18 +301,13 @@ class AboutThisPage(SphinxDirective):
             "The page begins with these cells:",
             "",
         ]
-        for cell in _removed(chapter):
-            lines += ["```python", cell.source.removeprefix("# fmt: off\n"), "```", ""]
+        for cell in (cell for cell in chapter.notebook.cells if "remove-cell" in cell.metadata.get("tags", ())):
+            lines += ["```python", cell.source, "```", ""]
             lines += [
                 text for output in cell.get("outputs", ()) if (text := output.get("data", {}).get("text/html", ""))
             ]
             lines.append("")
         return self.parse_text_to_nodes("\n".join([*lines, "::::"]))
-
-
-def _removed(chapter: chapters.Chapter) -> list:
-    """The cells that the page does not show: parameters and set-up."""
-    return [cell for cell in chapter.notebook.cells if "remove-cell" in cell.metadata.get("tags", ())]
 
 
 def _parameters(chapter: chapters.Chapter) -> list[str]:
