@@ -123,14 +123,13 @@ def _register(rows: list[claims.Claim]) -> str:
         verdict += f" <small>{bases[row.id]}</small>" if row.id in bases else ""
         assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
         marks = f'id="row-{row.id}" data-document="{row.document}" data-chapter="{row.chapter}"'
-        evidence = _evidence_link(row, "Evidence") if row.is_checked else ""
         published = f"<details><summary>as published</summary>\n\n{row.statement}{assumptions}\n\n</details>"
         lines += _cells(
             [
                 f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
                 f"{row.plain}\n\n{published}",
                 verdict,
-                f"{{ref}}`{row.chapter}`" + (f"<br>{evidence}" if evidence else ""),
+                f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else '')}",
             ]
         )
     return "\n".join([*lines, "```"])
