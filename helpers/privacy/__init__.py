@@ -27,6 +27,7 @@ from helpers.privacy.accounting import (
 )
 from helpers.privacy.audit import EstimatorAudit, audit_estimator, neighbouring_data
 from helpers.privacy.guarantees import COMPOSITION_METHODS, RELATION_NAMES, Guarantee, PrivacyLeakWarning, compose
+from helpers.privacy.ledger import Law, Ledger, zcdp_budget
 from helpers.privacy.mechanisms import (
     EXACT_REALS,
     Release,
@@ -66,6 +67,8 @@ __all__ = [
     "ChangedRows",
     "EstimatorAudit",
     "Guarantee",
+    "Law",
+    "Ledger",
     "NeighboringRelation",
     "PrivacyLeakWarning",
     "PrivateMixin",
@@ -104,4 +107,5 @@ __all__ = [
     "secure_generator",
     "spherical_gamma",
     "to_grid",
+    "zcdp_budget",
 ]

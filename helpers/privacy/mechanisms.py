@@ -615,13 +615,21 @@ def class_counts(
         raise ValueError(f"y must be one-dimensional, got shape {y.shape}")
     counts = np.array([np.count_nonzero(y == label) for label in classes])
     if neighbouring is REPLACE_ONE and classes.size == 2:
+        counts[0] = y.size - counts[1]
+    noisy, guarantee = noisy_class_counts(counts, epsilon, neighbouring, rng)
+    size = ("number of records public",) if neighbouring is REPLACE_ONE and classes.size == 2 else ()
+    return Release(noisy, replace(guarantee, assumes=("class list", *size, *guarantee.assumes)))
+
+
+def noisy_class_counts(
+    counts: NDArray[np.integer], epsilon: float, neighbouring: NeighboringRelation, rng: np.random.Generator
+) -> Release:
+    """`class_counts` from the exact numbers (n_classes,) of records of each class."""
+    if neighbouring is REPLACE_ONE and counts.size == 2:
         second, guarantee = discrete_laplace(counts[1], Sensitivity(1.0, neighbouring, "l1"), epsilon, rng)
-        noisy, assumes = np.array([y.size - second, second]), ("class list", "number of records public")
-    else:
-        change = Sensitivity(1.0 if neighbouring is ADD_REMOVE else 2.0, neighbouring, "l1")
-        noisy, guarantee = discrete_laplace(counts, change, epsilon, rng)
-        assumes = ("class list",)
-    return Release(noisy, replace(guarantee, assumes=(*assumes, *guarantee.assumes)))
+        return Release(np.array([counts.sum() - second, second]), guarantee)
+    change = Sensitivity(1.0 if neighbouring is ADD_REMOVE else 2.0, neighbouring, "l1")
+    return discrete_laplace(counts, change, epsilon, rng)
 
 
 def class_priors(

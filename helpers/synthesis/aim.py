@@ -14,9 +14,9 @@ import numpy as np
 from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
-from helpers.privacy import REPLACE_ONE, Guarantee
+from helpers.privacy import REPLACE_ONE, Guarantee, Ledger
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
-from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement
+from helpers.synthesis.curator import Attributes, Curator, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Target
 
 _ROUNDS_PER_ATTRIBUTE = 4  # 16 as published: too many for some thousand records, whose single attributes drown then
@@ -77,11 +77,12 @@ class AIM(MixtureSynthesizer):
         super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.batch_size = batch_size
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
         n_records = curator.total(curator.measure, each)
         left -= 0.0 if self.neighbouring is REPLACE_ONE else each
         measurements: list[Measurement] = []
+        rng = curator.ledger.rng  # of the first logits and of the order of steps
         fit = MixtureFit(DirectLogits(self.n_components, sum(sizes), sizes[-1], rng), sizes, rng)
         for j in range(len(sizes)):
             measurements.append(curator.measure((j,), _MEASURED * each))
@@ -131,6 +132,7 @@ class AIM(MixtureSynthesizer):
         weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
         return weights / weights.max()
 
-    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
-        event = ZCDpEvent(self._total_budget())
-        return self._from_event(event, rng, "AIM (McKenna et al. 2022), in zCDP, with a mixture as model")
+    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
+        source = "AIM (McKenna et al. 2022), in zCDP, with a mixture as model"
+        bound = ZCDpEvent(self._total_budget())
+        return ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes, bound=bound)

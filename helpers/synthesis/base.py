@@ -11,7 +11,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -22,16 +21,16 @@ from helpers.constructors import SharedParameters
 from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
 from helpers.privacy import (
     ADD_REMOVE,
-    EXACT_REALS,
     REPLACE_ONE,
     Guarantee,
+    Ledger,
     PrivacyLeakWarning,
     PrivateMixin,
     check_random_state,
-    noise_assumptions,
+    zcdp_budget,
 )
 from helpers.synthesis.bins import noisy_domain
-from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells, zcdp_budget
+from helpers.synthesis.curator import Attributes, Curator, Measurement, check_cells
 from helpers.synthesis.mixture import MixtureFit, ProductMixture
 
 Fitted = dict[str, Any]
@@ -68,18 +67,33 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
         if self.domain is None:
             self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),))
-        rng, ledger = self._noise_generator(X, y), Ledger()
-        domain, budget = self._build_domain(X, ledger, rng)
-        codes = domain.encode(X, y)
-        self._check_sizes(domain.sizes)
-        curator = Curator(codes, domain.sizes, self._relation, rng, ledger)
-        with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
-            model = self._fit_model(curator, domain.sizes, budget, rng)
-        if not self._spent(ledger) <= self._total_budget():
-            raise RuntimeError(f"{type(self).__name__} has spent more than its budget: nothing of it may be released")
-        guarantee = self._guarantee(ledger, rng)
-        vars(self).update(model, domain_=domain, classes_=np.array(domain.classes), guarantee_=guarantee)
+        vars(self).update(self._learn(X.shape[1], Ledger((X, y), self._relation, self._noise_generator(X, y))))
         return self
+
+    def _learn(self, d: int, ledger: Ledger) -> Fitted:
+        """All attributes of the fitted object, from the ledger's answers."""
+        budget = self._total_budget() * (1 - _ROUNDING)
+        domain = self.domain
+        if domain is None:
+            share = self.domain_share * budget
+            domain = noisy_domain(
+                ledger.view(lambda records: records[0]),
+                d,
+                self.classes,
+                n_bins=self.n_bins,
+                measure=self._measure_column,
+                budget=share,
+            )
+            budget -= share
+        self._check_sizes(domain.sizes)
+        curator = Curator(ledger.view(lambda records: domain.encode(*records)), domain.sizes)
+        with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
+            model = self._fit_model(curator, domain.sizes, budget)
+        return model | {
+            "domain_": domain,
+            "classes_": np.array(domain.classes),
+            "guarantee_": self._guarantee(ledger, self._assumptions()),
+        }
 
     def sample(
         self, n: int, label: Hashable | None = None, *, random_state: int | None = None, within: str = "uniform"
@@ -121,7 +135,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         return tags
 
     @abstractmethod
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         """Ask the curator within the budget; the model's attributes."""
 
     @abstractmethod
@@ -133,16 +147,12 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """In the unit in which the curator's answers add up."""
 
     @abstractmethod
-    def _spent(self, ledger: Ledger) -> float:
-        """What was executed, in the budget's unit."""
-
-    @abstractmethod
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         """A histogram for the bins."""
 
     @abstractmethod
-    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
-        """From what was executed."""
+    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
+        """From the bill."""
 
     @abstractmethod
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
@@ -162,30 +172,11 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         if not isinstance(self.domain, Domain | None):
             raise ValueError(f"domain must be a Domain or None, got {self.domain!r}")
 
-    def _build_domain(self, X: NDArray, ledger: Ledger, rng: np.random.Generator) -> tuple[Domain, float]:
-        """The domain, and the budget that is left."""
-        budget = self._total_budget() * (1 - _ROUNDING)
-        if self.domain is not None:
-            return self.domain, budget
-        share = self.domain_share * budget
-        domain = noisy_domain(
-            X,
-            self.classes,
-            n_bins=self.n_bins,
-            neighbouring=self._relation,
-            measure=self._measure_column,
-            budget=share,
-            rng=rng,
-            ledger=ledger,
-        )
-        return domain, budget - share
-
-    def _assumptions(self, rng: np.random.Generator) -> tuple[str, ...]:
+    def _assumptions(self) -> tuple[str, ...]:
         size = ("number of records public",) if self._relation is REPLACE_ONE else ()
-        schema = "set of labels public"
-        if self.domain is not None:
-            schema = f"domain public (bins, categories, set of labels): {self.domain.basis}"
-        return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
+        if self.domain is None:
+            return (*size, "set of labels public")
+        return (*size, f"domain public (bins, categories, set of labels): {self.domain.basis}")
 
 
 class ZcdpSynthesizer(Synthesizer):
@@ -203,16 +194,8 @@ class ZcdpSynthesizer(Synthesizer):
     def _total_budget(self) -> float:
         return zcdp_budget(float(self.epsilon), float(self.delta))
 
-    def _spent(self, ledger: Ledger) -> float:
-        return ledger.rho()
-
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         return curator.measure((column,), budget)
-
-    def _from_event(self, event: DpEvent, rng: np.random.Generator, source: str) -> Guarantee:
-        return Guarantee.from_event(
-            event, self.delta, self._relation, method="rdp", assumes=self._assumptions(rng), source=source
-        )
 
 
 class MixtureSynthesizer(ZcdpSynthesizer):

@@ -9,13 +9,12 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_integer
 from helpers.data.domain import NOT_PUBLIC, Attribute, Domain, check_labels
-from helpers.privacy import PrivacyLeakWarning
-from helpers.synthesis.curator import Curator, Ledger, Measurement
+from helpers.privacy import Ledger, PrivacyLeakWarning
+from helpers.synthesis.curator import Curator, Measurement
 
 # Ends of the first histogram's cells: a fit sees the order of magnitude of numbers between 2^-30 and 2^40.
 _MAGNITUDES = 2.0 ** np.arange(-30, 41)
@@ -29,15 +28,7 @@ Measure = Callable[[Curator, int, float], Measurement]
 
 
 def noisy_domain(
-    X: NDArray,
-    classes: Sequence[Hashable],
-    *,
-    n_bins: int,
-    neighbouring: NeighboringRelation,
-    measure: Measure,
-    budget: float,
-    rng: np.random.Generator,
-    ledger: Ledger,
+    ledger: Ledger, d: int, classes: Sequence[Hashable], *, n_bins: int, measure: Measure, budget: float
 ) -> Domain:
     """A domain of real attributes whose bins hold about equally many records, from two noisy histograms a column.
 
@@ -46,8 +37,9 @@ def noisy_domain(
 
     Parameters
     ----------
-    X : array (n, d)
-        Private, finite.
+    ledger : Ledger
+        Of records X (n, d), finite.
+    d : int
     classes : sequence of labels
         Public.
     n_bins : int
@@ -56,20 +48,17 @@ def noisy_domain(
         Which noise; the budgets, in its own unit, add up.
     budget : float
         Of both histograms of all columns.
-    neighbouring, rng, ledger
-        As in `Curator`.
 
     Warns
     -----
     UserWarning
         Names the columns in which no order of magnitude stood out from the noise: their range is [-1, 1] then.
     """
-    d = X.shape[1]
 
     def histograms(edges: Sequence[NDArray]) -> list[Measurement]:
         cells = [Attribute("cell", "real", (j,), tuple(ends.tolist())) for j, ends in enumerate(edges)]
-        codes = np.column_stack([cell.encode(X) for cell in cells])
-        curator = Curator(codes, [cell.size for cell in cells], neighbouring, rng, ledger)
+        coded = ledger.view(lambda X: np.column_stack([cell.encode(X) for cell in cells]))
+        curator = Curator(coded, [cell.size for cell in cells])
         return [measure(curator, j, budget / (2 * d)) for j in range(d)]
 
     ranges = [_occupied(measured) for measured in histograms([_COARSE] * d)]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import REPLACE_ONE, Guarantee
+from helpers.privacy import REPLACE_ONE, Guarantee, Ledger
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
-from helpers.synthesis.curator import Curator, Ledger, Measurement
+from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Parameters, Target
 
 PARAMETERIZATIONS = ("direct", "network")
@@ -174,12 +174,13 @@ class GEM(MixtureSynthesizer):
         check_real("ema_weights_beta", self.ema_weights_beta, low=0, high=1, inclusive="low")
         check_integer("embedding_dim", self.embedding_dim, low=1)
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         answers = self.T if self.neighbouring is REPLACE_ONE else self.T + 1
         n_records = curator.total(curator.measure, budget / answers)
         rho = budget / answers
         workload = self._workload(sizes)
         choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2) if len(workload) > 1 else 0.0
+        rng = curator.ledger.rng  # of the first parameters and of the order of steps
         fit = MixtureFit(self._parameters(sizes, rng), sizes, rng)
         measurements: list[Measurement] = []
         targets, states, mean_error = [], [], None
@@ -223,5 +224,6 @@ class GEM(MixtureSynthesizer):
             mean = [beta * old + (1 - beta) * new for old, new in zip(mean, state, strict=True)]
         return mean
 
-    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
-        return self._from_event(ledger.event(), rng, "GEM (Liu, Vietri and Wu 2021), in zCDP")
+    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
+        source = "GEM (Liu, Vietri and Wu 2021), in zCDP"
+        return ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes)

@@ -14,9 +14,9 @@ from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
 from helpers.checks import check_choice, check_integer
-from helpers.privacy import REPLACE_ONE, Guarantee
+from helpers.privacy import REPLACE_ONE, Guarantee, Ledger
 from helpers.synthesis.base import WORKLOADS, Fitted, ZcdpSynthesizer
-from helpers.synthesis.curator import Attributes, Curator, Ledger, Measurement, check_cells
+from helpers.synthesis.curator import Attributes, Curator, Measurement, check_cells
 from helpers.synthesis.privbayes import Edge, sample_network
 
 _FIRST_STEP = 2.0  # of mirror descent; it is halved where it is too long
@@ -86,7 +86,7 @@ class MST(ZcdpSynthesizer):
         pairs = combinations(range(len(sizes)), 2)
         return [pair for pair in pairs if self.workload == "all" or pair[-1] == len(sizes) - 1]
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         third = budget / 3
         each = third / (len(sizes) if self.neighbouring is REPLACE_ONE else len(sizes) + 1)
         n_records = curator.total(curator.measure, each)
@@ -121,9 +121,10 @@ class MST(ZcdpSynthesizer):
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
         return sample_network(self.network_, self.tables_, n, given, rng)
 
-    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
-        event = ZCDpEvent(self._total_budget())
-        return self._from_event(event, rng, "MST (McKenna, Miklau and Sheldon 2021), in zCDP")
+    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
+        source = "MST (McKenna, Miklau and Sheldon 2021), in zCDP"
+        bound = ZCDpEvent(self._total_budget())
+        return ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes, bound=bound)
 
 
 def fit_tree(

@@ -6,16 +6,16 @@ natural. (Mutual information divided by an entropy has no small sensitivity: a r
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_integer, check_real
-from helpers.privacy import Guarantee
+from helpers.privacy import Guarantee, Ledger
 from helpers.synthesis.base import Fitted, Synthesizer
-from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Ledger, Measurement, check_cells
+from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Measurement, check_cells
 
 Edge = tuple[int, Attributes]
 """An attribute and its parents."""
@@ -136,16 +136,13 @@ class PrivBayes(Synthesizer):
     def _total_budget(self) -> float:
         return float(self.epsilon)
 
-    def _spent(self, ledger: Ledger) -> float:
-        return ledger.epsilon()
-
     def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
         return curator.measure_purely((column,), budget)
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
         check_cells([(j,) for j in range(len(sizes))], sizes, "n_bins" if self.domain is None else "domain")
 
-    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float, rng: np.random.Generator) -> Fitted:
+    def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         for_structure = self.structure_share * budget
         n = curator.total(curator.measure_purely, 0.0)
         limit = n * (budget - for_structure) / (2 * len(sizes) * self.usefulness)
@@ -170,11 +167,14 @@ class PrivBayes(Synthesizer):
             if len(edges) == 1 or not any(parents for _, parents in edges):
                 network.append(edges[0])
                 continue
-            scores = [mutual_information(_aligned(curator, edge)) for edge in edges]
+
+            def scores(counts, edges=edges):
+                return np.array([mutual_information(_aligned(counts, edge)) for edge in edges])
+
             binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
             sensitivity = mutual_information_sensitivity(n, binary=binary)
             # Nothing can change where there is one record; any sensitivity will do then.
-            choice = curator.choose_purely(np.array(scores), sensitivity or 1.0, budget / label)
+            choice = curator.choose_purely(scores, sensitivity or 1.0, budget / label)
             network.append(edges[choice])
             spent += budget / label
         return tuple(network), spent
@@ -192,9 +192,9 @@ class PrivBayes(Synthesizer):
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
         return sample_network(self.network_, self.tables_, n, given, rng)
 
-    def _guarantee(self, ledger: Ledger, rng: np.random.Generator) -> Guarantee:
+    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
         source = "PrivBayes (Zhang et al. 2017), by basic composition"
-        return Guarantee(self.epsilon, 0.0, self._relation, None, self._assumptions(rng), source)
+        return ledger.guarantee(self.epsilon, 0.0, source=source, assumes=assumes)
 
 
 def sample_network(
@@ -230,11 +230,11 @@ def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: 
     return [parents for order in orders for parents in combinations(chosen, order) if maximal(parents)] or [()]
 
 
-def _aligned(curator: Curator, edge: Edge) -> NDArray:
-    """Exact counts of parents and child, the child on the last axis."""
+def _aligned(counts: Callable[[Attributes], NDArray], edge: Edge) -> NDArray:
+    """Counts of parents and child, the child on the last axis."""
     child, parents = edge
     attributes = tuple(sorted((*parents, child)))
-    return np.moveaxis(curator.exact_counts(attributes), attributes.index(child), -1)
+    return np.moveaxis(counts(attributes), attributes.index(child), -1)
 
 
 def _summed_out(measured: Measurement, wanted: Attributes) -> NDArray:

@@ -1,0 +1,606 @@
+"""One object that holds the private records, draws all noise and writes the bill.
+
+A *query* is a function of the records, and the ledger alone evaluates it. One call evaluates it, draws the noise and
+bills the event, all three from the same numbers: how far one record moves the query, and how much noise there is
+relative to that. The size of the noise itself is never an argument, so that it cannot differ from what is billed.
+`Ledger.guarantee` makes an estimator's `guarantee_` from the bill, and refuses if the bill is above the budget. That a
+query moves by no more than its sensitivity is the caller's promise, which `tests/test_ledger.py` tries to break.
+
+An estimator that hands its records to a ledger and computes with the answers alone can only be as private as they are:
+everything else is post-processing, and may look at public numbers, earlier answers and `Ledger.rng` as it likes.
+
+Source: adaptive composition (Dwork and Roth 2014, Section 3.5); queries that are sent to the records instead of records
+that are handed out: PINQ (McSherry 2009).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NeighboringRelation,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from numpy.typing import ArrayLike, NDArray
+
+from helpers.checks import check_choice, check_real
+from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, event_epsilon
+from helpers.privacy.guarantees import Guarantee
+from helpers.privacy.mechanisms import (
+    EXACT_REALS,
+    Sensitivity,
+    discrete_laplace,
+    exponential,
+    noisy_class_counts,
+    report_noisy_max,
+    spherical_gamma,
+    to_grid,
+)
+from helpers.privacy.randomness import noise_assumptions
+from helpers.privacy.search import largest
+
+_ROUNDING = 1e-9  # of a budget: by so much the shares of one may add up to more than the whole
+SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2}
+"""What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
+
+Both are e-DP, and e-DP costs e^2/2 (Bun and Steinke 2016, Proposition 1.4). The exponential mechanism costs a quarter
+of that, because its privacy loss has a range of e: the logarithm of the odds of two outcomes moves by e at most (Cesar
+and Rogers 2021, Lemma 3.2).
+"""
+
+Query = Callable[[Any], Any]
+Arrays = NDArray | Sequence[NDArray]
+
+
+class Terms(NamedTuple):
+    """All that is public about a release.
+
+    Attributes
+    ----------
+    kind : str
+        The method of `Ledger`.
+    norm : str
+        In which the query's change is measured: "l1", "l2" or "linf"; "" where a theorem speaks of something else.
+    sensitivity : float
+        Largest change between neighbours, in `units`.
+    units : array or tuple of arrays
+    event : DpEvent
+        What is billed.
+    """
+
+    kind: str
+    norm: str
+    sensitivity: float
+    units: Any
+    event: DpEvent
+
+
+class Law(NamedTuple):
+    """The law of a noise vector.
+
+    Attributes
+    ----------
+    shape : {"ball", "gaussian", "body"}
+        Density proportional to exp(-parameter ||b||_2); independent normal entries of standard deviation `parameter`;
+        or proportional to exp(-parameter ||b||) in the norm of `body`.
+    parameter : float
+    size : int
+        Number of entries.
+    body : object with `draw(rate, rng, n)`, optional
+        As `helpers.erm.norms.RowPolytope`.
+    """
+
+    shape: str
+    parameter: float
+    size: int
+    body: Any = None
+
+    def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """One noise vector (size,)."""
+        if self.shape == "gaussian":
+            return rng.normal(0.0, self.parameter, self.size)
+        if self.shape == "ball":
+            return spherical_gamma(self.size, self.parameter, rng)
+        return self.body.draw(self.parameter, rng, self.size)
+
+
+class Ledger:
+    """Private records, the source of noise and the bill.
+
+    Parameters
+    ----------
+    records : object
+        Private; whatever the queries take.
+    neighbouring : NeighboringRelation
+        `ADD_REMOVE` or `REPLACE_ONE`: what the sensitivities are about.
+    rng : numpy.random.Generator
+        Of the noise: `secure_generator`, or what `PrivateMixin` makes of a seed.
+
+    Attributes
+    ----------
+    neighbouring, rng
+        As above; `rng` is for draws that no record enters, such as initial weights or the order of coordinates.
+    bill : dict of DpEvent to int
+        How often each event was executed, in order of first execution.
+
+    Raises
+    ------
+    ValueError
+        From every release: a sensitivity or a budget that is not above 0.
+
+    Notes
+    -----
+    A ledger is for the duration of a fit and holds the records: it is never kept on what is fitted, and refuses to be
+    pickled.
+
+    >>> ledger = Ledger(np.array([1.0, 2.0, 5.0]), REPLACE_ONE, np.random.default_rng(0))
+    >>> answer = ledger.gaussian(np.sum, sensitivity=5.0, noise_multiplier=2.0)
+    >>> round(float(answer), 2), ledger.bill
+    (9.26, {GaussianDpEvent(noise_multiplier=2.0): 1})
+    >>> print(ledger.guarantee(3.0, 1e-5, source="Gaussian mechanism"))
+    (3, 1e-05)-DP, replace-one
+    """
+
+    def __init__(self, records: Any, neighbouring: NeighboringRelation, rng: np.random.Generator):
+        self.neighbouring = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        self.rng = rng
+        self.bill: dict[DpEvent, int] = {}
+        self._assumes: dict[str, None] = {}
+        self._source, self._transform = None, lambda: records
+
+    def view(self, transform: Query) -> "Ledger":
+        """A ledger of `transform(records)` with the same noise and the same bill.
+
+        `transform` runs when the first query needs it, and once. It must treat each record by itself (encode it, clip
+        it), or sensitivities have to be those of the query after it.
+        """
+        seen = object.__new__(type(self))
+        seen.neighbouring, seen.rng, seen.bill, seen._assumes = self.neighbouring, self.rng, self.bill, self._assumes
+        seen._source, seen._transform = None, lambda: transform(self._held)
+        return seen
+
+    @property
+    def _held(self) -> Any:
+        """The records. Nothing but `_release` and views may look at them."""
+        if self._transform is not None:
+            self._source, self._transform = self._transform(), None
+        return self._source
+
+    def n_records(self, count: Callable[[Any], int] = len) -> int:
+        """Number of records, which is public under replace-one.
+
+        Raises
+        ------
+        RuntimeError
+            Under add/remove, where it is private: ask for it with noise.
+        """
+        if self.neighbouring is not REPLACE_ONE:
+            raise RuntimeError("the number of records is private under add/remove-one: release it with noise")
+        self.assume("number of records public")
+        return count(self._held)
+
+    def assume(self, *assumptions: str) -> None:
+        """Note what has to be public or true for the guarantee; each is told once."""
+        self._assumes |= dict.fromkeys(assumptions)
+
+    def __reduce__(self):
+        raise TypeError("a ledger holds private records and cannot be pickled or copied")
+
+    # Noisy values
+
+    def gaussian(
+        self, query: Query, sensitivity: float, noise_multiplier: float, units: ArrayLike | Sequence[ArrayLike] = 1.0
+    ) -> Any:
+        """`query(records)` with Gaussian noise of standard deviation units * sensitivity * noise_multiplier.
+
+        Parameters
+        ----------
+        query : callable
+            Gives an array, or a sequence of arrays.
+        sensitivity : float
+            Largest change between neighbours in l2, all arrays together, each entry divided by its unit.
+        noise_multiplier : float
+            Standard deviation over sensitivity: 1 / mu for a Gaussian mechanism of parameter mu.
+        units : float or array, or a sequence of them
+            One an array, with its shape or a number for all of its entries.
+
+        Returns
+        -------
+        array, or list of arrays
+            As the query gives them.
+
+        Notes
+        -----
+        Bills `GaussianDpEvent(noise_multiplier)`. Source: Dong, Roth and Su 2022, Theorem 2.7.
+        """
+        scale = _positive(sensitivity, noise_multiplier)
+        self.assume(EXACT_REALS)
+        terms = Terms("gaussian", "l2", sensitivity, units, GaussianDpEvent(noise_multiplier))
+        return self._release(query, lambda value: _each(value, units, scale, self.rng.normal), terms)
+
+    def laplace(self, query: Query, sensitivity: float, epsilon: float) -> Any:
+        """`query(records)`, an array, with Laplace noise of scale sensitivity / epsilon, the sensitivity being in l1.
+
+        Bills `LaplaceDpEvent(1 / epsilon)`. Source: Dwork, McSherry, Nissim and Smith 2006, Proposition 1.
+        """
+        scale = _positive(sensitivity, 1 / _positive(epsilon))
+        self.assume(EXACT_REALS)
+        terms = Terms("laplace", "l1", sensitivity, 1.0, LaplaceDpEvent(1 / epsilon))
+        return self._release(query, lambda value: _each(value, 1.0, scale, self.rng.laplace), terms)
+
+    def k_norm(self, query: Query, sensitivity: float, epsilon: float) -> NDArray[np.float64]:
+        """`query(records)`, an array, with noise of density proportional to exp(-epsilon ||b||_2 / sensitivity).
+
+        Bills `ApproximateDpEvent(epsilon, 0)`. Source: Hardt and Talwar 2010, Section 4.
+        """
+        scale = _positive(sensitivity, 1 / _positive(epsilon))
+        self.assume(EXACT_REALS)
+
+        def draw(value):
+            return to_grid(value + spherical_gamma(value.size, 1 / scale, self.rng).reshape(value.shape), scale)
+
+        return self._release(query, draw, Terms("k_norm", "l2", sensitivity, 1.0, ApproximateDpEvent(epsilon, 0.0)))
+
+    def integers(self, query: Query, sensitivity: int, epsilon: float) -> NDArray[np.int64]:
+        """`query(records)`, an array of integers, with discrete Laplace noise; epsilon is exact to the last digit.
+
+        `sensitivity`, a whole number, is in l1. Source and errors: `helpers.privacy.discrete_laplace`.
+        """
+        change = Sensitivity(float(sensitivity), self.neighbouring, "l1")
+        event = DiscreteLaplaceDpEvent(_positive(epsilon) / sensitivity, sensitivity)
+
+        def draw(value):
+            return discrete_laplace(value, change, epsilon, self.rng).value
+
+        return self._release(query, draw, Terms("integers", "l1", sensitivity, 1.0, event))
+
+    def class_counts(self, query: Query, n_classes: int, epsilon: float) -> NDArray[np.int64]:
+        """Noisy number (n_classes,) of records of each class, which may be negative; `query` gives the exact one.
+
+        Source and sensitivities: `helpers.privacy.class_counts`.
+        """
+        one_is_enough = n_classes == 2 and self.neighbouring is REPLACE_ONE
+        change = 1 if one_is_enough or self.neighbouring is ADD_REMOVE else 2
+        event = DiscreteLaplaceDpEvent(_positive(epsilon) / change, change)
+        self.assume("class list", *(("number of records public",) if one_is_enough else ()))
+
+        def draw(counts):
+            return noisy_class_counts(counts, epsilon, self.neighbouring, self.rng).value
+
+        return self._release(query, draw, Terms("class_counts", "l1", change, 1.0, event))
+
+    def sampled(
+        self, query: Query, rate: float | None, sensitivity: float, noise_multiplier: float, units: ArrayLike = 1.0
+    ) -> NDArray[np.float64]:
+        """`gaussian` of a query that draws a Poisson sample of the records first: add/remove only.
+
+        Parameters
+        ----------
+        query : callable
+            Takes the records and a generator, with which it draws each record independently with probability `rate`;
+            gives an array.
+        rate : float or None
+            In (0, 1). None: the query takes all records, and either relation will do.
+        sensitivity, noise_multiplier, units
+            As in `gaussian`, for a record that is in the sample.
+
+        Notes
+        -----
+        Bills `PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier))`. Source: Abadi et al. 2016.
+        """
+        scale, event = _positive(sensitivity, noise_multiplier), GaussianDpEvent(noise_multiplier)
+        if rate is not None:
+            check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
+            event = PoissonSampledDpEvent(check_real("rate", rate, low=0, high=1, inclusive="neither"), event)
+        self.assume(EXACT_REALS)
+
+        def draw(value):
+            return _each(value, units, scale, self.rng.normal)
+
+        terms = Terms("sampled", "l2", sensitivity, units, event)
+        return self._release(lambda records: query(records, self.rng), draw, terms)
+
+    def sweeps(
+        self, lengths: NDArray, visits: NDArray, noise_multiplier: float, count: int
+    ) -> Callable[[Query, int], float]:
+        """A function that releases sums along one coordinate after the other, billed as `count` Gaussian mechanisms.
+
+        Parameters
+        ----------
+        lengths : array (D,)
+            Public. Noise on coordinate j has standard deviation lengths[j] * noise_multiplier.
+        visits : array (D,) of int
+            How often each coordinate may be asked for, in all.
+        noise_multiplier : float
+        count : int
+            Number of `GaussianDpEvent(noise_multiplier)` that are billed, before the first sum is.
+
+        Returns
+        -------
+        callable (query, j) -> float
+            The noisy sum `query(records)` along coordinate j.
+
+        Raises
+        ------
+        RuntimeError
+            From the returned function: coordinate j was asked for more than visits[j] times.
+
+        Notes
+        -----
+        The bill is a lemma's (`helpers.erm.coordinate_descent`), and `lengths` its promise: for any two neighbours
+        there are bounds v_j, fixed before the first sum, on what one record moves the sum along coordinate j, such that
+        sum_j visits_j (v_j / lengths_j)^2 <= count.
+        """
+        _positive(noise_multiplier)
+        left, scales = np.array(visits), np.asarray(lengths) * noise_multiplier
+        self.assume(EXACT_REALS)
+        event = GaussianDpEvent(noise_multiplier)
+        self.bill[event] = self.bill.get(event, 0) + count
+
+        def released(query, j):
+            if left[j] == 0:
+                raise RuntimeError(f"coordinate {j} was asked for more often than the bill allows")
+            left[j] -= 1
+            scale = scales[j]
+            terms = Terms("sweeps", "l2", lengths[j], 1.0, None)
+            return self._release(query, lambda value: to_grid(self.rng.normal(0.0, scale) + value, scale), terms)
+
+        return released
+
+    # Choices
+
+    def choose(
+        self,
+        query: Query,
+        sensitivity: float,
+        *,
+        epsilon: float | None = None,
+        rho: float | None = None,
+        law: str = "exponential",
+        monotonic: bool = False,
+    ) -> int:
+        """Position of one of the scores `query(records)`, large ones more likely.
+
+        Parameters
+        ----------
+        query : callable
+            Gives an array (n_candidates,).
+        sensitivity : float
+            Largest change of any one score.
+        epsilon, rho : float
+            The budget, in pure or in zero-concentrated privacy: one of them.
+        law : {"exponential", "permute_and_flip"}
+            The latter's expected score is never below the former's at equal epsilon, and it costs four times as much at
+            equal rho.
+        monotonic : bool
+            As in `helpers.privacy.exponential`.
+
+        Notes
+        -----
+        Bills `ApproximateDpEvent(epsilon, 0)` or `ZCDpEvent(rho)`. Source: McSherry and Talwar 2007; McKenna and
+        Sheldon 2020; `SELECTION_COSTS` for rho.
+        """
+        event = ApproximateDpEvent(_positive(epsilon), 0.0) if rho is None else ZCDpEvent(_positive(rho))
+        spent = epsilon if rho is None else math.sqrt(rho / SELECTION_COSTS[law])
+        change = Sensitivity(sensitivity, self.neighbouring, "linf")
+        self.assume(EXACT_REALS, *(("scores monotone in the records",) if monotonic else ()))
+
+        def draw(scores):
+            if law == "exponential":
+                return exponential(scores, change, spent, self.rng, monotonic=monotonic).value
+            return report_noisy_max(scores, change, spent, self.rng).value
+
+        return self._release(query, draw, Terms("choose", "linf", sensitivity, 1.0, event))
+
+    # Results of theorems
+
+    def minimum(
+        self,
+        minimise: Callable[[Any, NDArray], NDArray],
+        law: Law,
+        exact: ApproximateDpEvent,
+        distance: float,
+        solver_epsilon: float,
+    ) -> NDArray[np.float64]:
+        """`minimise(records, noise)`, the approximate minimiser of an objective with noise in it, and a little more.
+
+        Parameters
+        ----------
+        minimise : callable
+            Takes the records and a vector (law.size,) of noise; gives an array within `distance` of the exact minimiser
+            for that noise, whatever the records and the noise are.
+        law : Law
+            Of the noise.
+        exact : ApproximateDpEvent
+            What a theorem claims of the exact minimiser under that noise.
+        distance, solver_epsilon : float
+            Above 0: how far the minimiser may be off, and what that may cost.
+
+        Notes
+        -----
+        Noise u of density proportional to exp(-r ||u||), r = solver_epsilon / (2 distance), is added to the minimiser,
+        which makes the result (e + solver_epsilon, delta e^{solver_epsilon / 2})-DP where the exact minimiser is
+        (e, delta)-DP; that is what is billed. `helpers.erm.perturbation` has the proof.
+        """
+        rate = _positive(solver_epsilon) / (2 * _positive(distance))
+        event = ApproximateDpEvent(exact.epsilon + solver_epsilon, exact.delta * math.exp(solver_epsilon / 2))
+        self.assume(EXACT_REALS)
+        noise = law.draw(self.rng)
+
+        def draw(value):
+            return to_grid(value + spherical_gamma(value.size, rate, self.rng).reshape(value.shape), 1 / rate)
+
+        terms = Terms("minimum", "", distance, law, event)
+        return self._release(lambda records: minimise(records, noise), draw, terms)
+
+    def fitted(self, fit: Query, guarantee: Guarantee) -> Any:
+        """What a private `fit(records)` returns, billed with what it guarantees.
+
+        Parameters
+        ----------
+        fit : callable
+            Takes the records; gives an object with a `guarantee_`, or several with disjoint parts of the records.
+        guarantee : Guarantee
+            Of what is returned, known beforehand and the same for all records.
+
+        Raises
+        ------
+        ValueError
+            The guarantee is for another neighbouring relation.
+        """
+        check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
+        self.assume(*guarantee.assumes)
+        return self._release(fit, lambda value: value, Terms("fitted", "", 0.0, 1.0, guarantee.as_event()))
+
+    def _release(self, query: Query, draw: Callable, terms: Terms) -> Any:
+        """The one way out: bill, evaluate the query, draw."""
+        if terms.event is not None:
+            self.bill[terms.event] = self.bill.get(terms.event, 0) + 1
+        return draw(query(self._held))
+
+    # The bill
+
+    def event(self) -> DpEvent:
+        """Everything that was executed as one event; equal ones are counted."""
+        events = [event if n == 1 else SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
+        return events[0] if len(events) == 1 else ComposedDpEvent(tuple(events))
+
+    def rho(self) -> float:
+        """What was executed costs so much in zero-concentrated privacy; infinite if there is an event that has no such
+        cost.
+
+        Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.6.
+        """
+        return math.fsum(n * _rho(event) for event, n in self.bill.items())
+
+    def epsilon(self, delta: float, *, interval: float = 1e-4) -> float:
+        """What was executed costs so much at `delta`.
+
+        Pure and approximate privacy by basic composition; all else together by an accountant, at the delta that is
+        left: Renyi's where zero-concentrated privacy is in it, else exactly or by privacy loss distributions of points
+        `interval` apart.
+        """
+        basic = {event: n for event, n in self.bill.items() if _basic(event) is not None}
+        spent = math.fsum(n * _basic(event)[0] for event, n in basic.items())
+        left = delta - math.fsum(n * _basic(event)[1] for event, n in basic.items())
+        others = [SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic]
+        if others:
+            method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
+            return spent + _accounted(tuple(others), max(left, 0.0), self.neighbouring, method, interval)
+        return spent if left >= -_ROUNDING * delta else math.inf
+
+    def guarantee(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        source: str,
+        assumes: Sequence[str] = (),
+        bound: DpEvent | None = None,
+        interval: float = 1e-4,
+    ) -> Guarantee:
+        """(epsilon, delta) for all that was released, if the bill is within it.
+
+        Parameters
+        ----------
+        source : str
+        assumes : sequence of str
+            Before what the releases and the noise themselves assume.
+        bound : ZCDpEvent, optional
+            Where the number of releases depends on earlier answers: a public bound on the bill that the fit keeps
+            whatever they are (a privacy filter: Feldman and Zrnic 2021). The guarantee is then that of the bound.
+        interval : float
+            As in `epsilon`.
+
+        Raises
+        ------
+        RuntimeError
+            More was spent than the budget: nothing that was released may be published.
+        """
+        spent = self.epsilon(delta, interval=interval) if bound is None else _filtered(self, bound, delta)
+        if not spent <= epsilon * (1 + _ROUNDING):
+            raise RuntimeError(
+                f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
+                "nothing of them may be published"
+            )
+        told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
+        event = self.event() if bound is None else bound
+        return Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
+
+
+@lru_cache
+def zcdp_budget(epsilon: float, delta: float) -> float:
+    """Largest rho for which rho-zCDP is (epsilon, delta)-DP by the accountant that guarantees are made with.
+
+    Source: Bun and Steinke 2016, through dp-accounting's Renyi accountant.
+
+    >>> round(zcdp_budget(1.0, 1e-5), 4)
+    0.0306
+    """
+
+    def affordable(rho):
+        return rho == 0 or event_epsilon(ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
+
+    return largest(affordable, 0.0, epsilon)
+
+
+def _positive(*factors: float) -> float:
+    """The product of the numbers, refused where it is not above 0 or no double holds it."""
+    return check_real("noise", math.prod(factors), low=0, inclusive="neither")
+
+
+def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
+    """An array, or each of a sequence of arrays, with noise of the size units * scale, on its grid."""
+    if isinstance(value, list | tuple):
+        each = units if isinstance(units, list | tuple) else [units] * len(value)
+        return [_each(part, unit, scale, law) for part, unit in zip(value, each, strict=True)]
+    value, scale = np.asarray(value, dtype=float), np.multiply(units, scale)
+    noisy = value + law(0.0, scale, value.shape)
+    if np.ndim(scale):  # a grid for each entry
+        return scale * to_grid(noisy / scale, 1.0)
+    return to_grid(noisy, float(scale))
+
+
+def _basic(event: DpEvent) -> tuple[float, float] | None:
+    """(epsilon, delta) of what composes by addition; None for what an accountant composes better."""
+    match event:
+        case ApproximateDpEvent():
+            return event.epsilon, event.delta
+        case LaplaceDpEvent():
+            return 1 / event.noise_multiplier, 0.0
+        case DiscreteLaplaceDpEvent():
+            return event.noise_parameter * event.sensitivity, 0.0
+    return None
+
+
+def _rho(event: DpEvent) -> float:
+    match event:
+        case ZCDpEvent():
+            return event.rho
+        case GaussianDpEvent():
+            return 0.5 / event.noise_multiplier**2
+    return math.inf
+
+
+@lru_cache(maxsize=256)
+def _accounted(
+    events: tuple[DpEvent, ...], delta: float, neighbouring: NeighboringRelation, method: str, interval: float
+) -> float:
+    """Epsilon of the events together; fits with equal parameters have equal bills, which take seconds to account."""
+    return event_epsilon(ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
+
+
+def _filtered(ledger: Ledger, bound: ZCDpEvent, delta: float) -> float:
+    """Epsilon of the bound, if the bill has kept it."""
+    if not ledger.rho() <= bound.rho * (1 + _ROUNDING):
+        return math.inf
+    return _accounted((bound,), delta, ledger.neighbouring, "rdp", 1e-4)
