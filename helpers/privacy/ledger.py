@@ -95,8 +95,8 @@ class Law(NamedTuple):
     parameter : float
     size : int
         Number of entries.
-    body : object with `draw(rate, rng, n)`, optional
-        As `helpers.erm.norms.RowPolytope`.
+    body : helpers.erm.norms.RowPolytope, optional
+        `size` is a multiple of the number of its dimensions.
     """
 
     shape: str
@@ -110,7 +110,7 @@ class Law(NamedTuple):
             return rng.normal(0.0, self.parameter, self.size)
         if self.shape == "ball":
             return spherical_gamma(self.size, self.parameter, rng)
-        return self.body.draw(self.parameter, rng, self.size)
+        return self.body.draw(self.parameter, rng, self.size // len(self.body.widths)).ravel()
 
 
 class Ledger:
