@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from checks import benchmark
 from helpers import data, sources
 from helpers.book import reference_table
-from helpers.study import benchmark, experiments
+from helpers.study import experiments
 from helpers.synthesis import PAPER
 
 DATASET = "gaussian_mixture"

@@ -7,10 +7,8 @@ the same predictions or samples, and the same public terms at every release.
 """
 
 import hashlib
-import importlib
 import inspect
 import itertools
-import pkgutil
 import types
 
 import inventory
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-import helpers
 from helpers.erm import OutputPerturbationClassifier
 from helpers.neural import training
 from helpers.privacy import ADD_REMOVE, mechanisms, randomness
@@ -65,10 +62,9 @@ def taped(function, tape):
 
 def put_on(tape, patch):
     """Let everything that leaves with noise go over one tape."""
-    modules = [importlib.import_module(found.name) for found in pkgutil.walk_packages(helpers.__path__, "helpers.")]
     for name in RELEASING:
         original = getattr(mechanisms, name)
-        for module in modules:
+        for module in inventory.modules():
             if vars(module).get(name) is original:
                 patch.setattr(module, name, taped(original, tape))
     original_sums, sample = training.ClippedSums.__call__, training.poisson_sample
