@@ -1,8 +1,7 @@
-"""What a verdict needs and no practitioner calls: printed formulas, exact losses, worst cases, enumerations.
+"""What a verdict needs and no practitioner calls: formulas as published, exact losses, worst cases, certificates.
 
-Methods never import from here. Modules: `printed_resampling`, `printed_bagging`, `enumeration`, `kissing_certificates`,
-`two_gaussians` (resampling, bagging, known populations); `printed_erm`, `exact_loss`, `exact_price`, `worst_case`,
-`excess_loss` (empirical risk minimisation); `printed_descent`, `printed_neural`, `printed_schedules`,
-`printed_synthesis`, `fairness` (coordinate descent, DP-SGD, noise schedules, synthetic data, group
-gaps).
+Nothing in `helpers` imports from here. A module named after a chapter serves that chapter's verdicts (`smote` those of
+its appendix page app-smote); the others are shared: `two_gaussians`, `finite`, `enumeration`, `arrangements` (of
+spheres), `exact_loss`, `exact_price`, `worst_case`, `noise_norm`, `printed_erm`, `printed_bagging`, `wrapped_budget`,
+and trials of several chapters in `descent`, `ensembles` and `skin`.
 """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 from torch.func import functional_call, grad, vmap
 
-from checks import dpsgd as printed_neural
+from checks import dpsgd
 from checks.dpsgd import (
     WeightLeak,
     minibatch_bound,
@@ -102,7 +102,7 @@ def test_a_step_without_a_leak_is_the_sampled_gaussian(q, sigma):
     epsilons = np.array([0.0, 0.02, 0.1, 0.5])
     event = Schedule.constant(1, sample_rate=q, noise_multiplier=sigma).event()
     expected = [event_delta(event, epsilon, ADD_REMOVE, interval=1e-4) for epsilon in epsilons]
-    found = printed_neural._mixture_deltas(0.0, 1.0, q, sigma, epsilons).max(axis=0)
+    found = dpsgd._mixture_deltas(0.0, 1.0, q, sigma, epsilons).max(axis=0)
     assert found == pytest.approx(expected, rel=2e-3, abs=1e-9)
 
 
@@ -111,7 +111,7 @@ def test_simulated_sums_have_the_two_exact_laws():
     rng = np.random.default_rng(0)
     for sample, law, terms in zip(run.draw(rng, 20_000), run._probabilities(), run._terms(), strict=True):
         mean = sum(count * 0.1 * pull for count, pull in terms)
-        step = math.sqrt(8) * 0.2 / printed_neural._GRID
+        step = math.sqrt(8) * 0.2 / dpsgd._GRID
         grid = step * np.arange(len(law))
         grid += mean - grid @ law  # the place of the grid, from the mean alone
         assert law.sum() == pytest.approx(1.0, abs=1e-10)
@@ -275,7 +275,7 @@ def test_a_threshold_test_of_one_step_is_the_likelihood_ratio_of_a_half_line():
 def test_tails_below_the_smallest_double_have_the_union_bound():
     counts = np.array([1, 2, 3])
     expected = [math.log(math.comb(2000, k)) - 800 * k for k in counts.tolist()]
-    assert printed_neural._log_tail(counts, 2000, -800.0) == pytest.approx(expected, abs=1e-6)
-    assert printed_neural._log_tail(counts, 2000, -40.0) == pytest.approx(
+    assert dpsgd._log_tail(counts, 2000, -800.0) == pytest.approx(expected, abs=1e-6)
+    assert dpsgd._log_tail(counts, 2000, -40.0) == pytest.approx(
         [e + 760 * k for k, e in enumerate(expected, 1)], abs=1e-6
     )

@@ -81,8 +81,8 @@ def _first_cell(config: Config, place: Path) -> str:
     address = _address(config)
     where = "" if address else ", in its folder"
     return (
-        f"This notebook is one chapter of *{config.html_title}* and does not run by itself: the package `helpers`, "
-        "parameters and recorded results are in the book's project. "
+        f"This notebook is one chapter of *{config.html_title}* and does not run by itself: the packages `helpers` "
+        "and `checks`, parameters and recorded results are in the book's project. "
         f"Get that and open `{place.as_posix()}` there{where}:\n\n"
         f"```bash\n{commands(address)}\n```"
     )

@@ -1,9 +1,8 @@
 """Oversampling the minority class by copying, and what it does to a private learner's guarantee.
 
 `DeterministicOversampler` copies records and reports its stability: how many records of the learner's input one
-changed record can change; `random_copies` is the stability of copying at random. They guarantee stability only, never
-privacy: the resampled data are as private as the originals, and only a private learner's output on them may be
-released.
+changed record can change. It guarantees stability only, never privacy: the resampled data are as private as the
+originals, and only a private learner's output on them may be released.
 """
 
 import warnings
