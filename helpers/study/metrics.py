@@ -199,7 +199,7 @@ def summary(
     test_fraction: float | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> pd.DataFrame:
-    """Mean, standard deviation and an interval (Student's t) for the mean over repetitions, and what the interval is over.
+    """Mean, standard deviation and Student's t interval over repetitions, and what the interval is over.
 
     Repetitions on one data set share records: random splits of it overlap. Their mean is covered by the usual interval
     as a statement about this data set (its noise, seeds and splits). As a statement about new data of the same
