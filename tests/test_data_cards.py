@@ -1,9 +1,10 @@
 """Cards of data sets: what they say without a file is what the files hold."""
 
+import dpbook_pages as extension
 import pytest
 
 from helpers import data
-from helpers.book import chapters, extension
+from helpers.book import chapters
 from helpers.data import cards
 
 HEAVY = ("kddcup99", "ham10000")  # half a gigabyte, and seconds to compare rows

@@ -201,7 +201,7 @@ DEFAULTS = {
 
 
 def test_defaults_are_the_published_ones():
-    """Of every estimator that is no evidence, found by walking the package."""
+    """Of every estimator outside `checks`, found by walking the packages."""
     found = {
         cls.__name__: {
             name: parameter.default
@@ -209,6 +209,6 @@ def test_defaults_are_the_published_ones():
             if parameter.default is not inspect.Parameter.empty
         }
         for cls in inventory.estimators()
-        if not cls.__module__.startswith("helpers.evidence.")
+        if not cls.__module__.startswith("checks.")
     }
     assert found == DEFAULTS

@@ -2,7 +2,7 @@
 
 Whether a guarantee protects somebody depends on what a record is: a person, one of several pictures of a person, or
 nobody. No data file is opened; numbers that would need one are written down here, and tests hold them against the
-files. How a card looks is left to `helpers.book.extension`.
+files. How a card looks is left to `book/_ext`.
 """
 
 from collections import Counter
