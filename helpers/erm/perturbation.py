@@ -58,7 +58,7 @@ from helpers.privacy import (
     to_grid,
 )
 
-_BLUR = 4e-7  # s: the mean length of u is this times d / (epsilon R)
+_BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
 _ROUNDING = 32 * 2.0**-52  # of a gradient, over the largest pull of a record
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
@@ -255,7 +255,7 @@ class PerturbationClassifier(PrivateLinearClassifier):
 
     def __init__(
         self,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         intercept_scaling=1.0,
         rows="clip",
@@ -422,7 +422,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         self,
         epsilon=1.0,
         regularization=1e-3,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         raise_regularization=True,
         **shared,
@@ -541,7 +541,7 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
         self,
         epsilon=1.0,
         regularization=1e-3,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         **shared,
     ):
