@@ -31,12 +31,11 @@ lemma and the split are proved here.
 import math
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.linear import row_weights
+from helpers.erm.perturbation import Claim
 from helpers.erm.scaling import ScaledLinearClassifier
-from helpers.privacy import gaussian_mu, to_grid
+from helpers.privacy import gaussian_mu
 
 _ORDERS = ("shuffled", "iid")
 
@@ -142,19 +141,19 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         check_choice("order", self.order, _ORDERS)
         check_real("average", self.average, low=0, high=1)
 
-    def _released(self, records, weights, weighting, budget, rng):
-        """Coefficients and their guarantee; sets the constants as attributes."""
-        mu = gaussian_mu(budget.learner, self.delta)
-        frame, spent = self._gaussian_frame(records, mu, rng)
-        order = self._coordinates(len(frame.largest), rng)
-        visits = np.bincount(order.ravel(), minlength=len(frame.largest)) / self.sweeps
-        self.noise_multiplier_ = math.sqrt(self.sweeps / (1 - (self.scale_share if spent else 0.0))) / mu
-        self.noise_scales_ = self.noise_multiplier_ * weighting.mass * self._lengths(frame, visits)
-        steps = SelfComposedDpEvent(GaussianDpEvent(self.noise_multiplier_), self.sweeps)
-        beta = self._descend(records, row_weights(records, weights), frame, order, rng)
-        event = ComposedDpEvent((*spent, steps)) if spent else steps
+    def _released(self, ledger, public, budget):
+        frame, ledger, mu = self._gaussian_frame(ledger, public.divisor, gaussian_mu(budget.learner, self.delta))
+        size = len(frame.largest)
+        order = self._coordinates(size, ledger.rng)
+        visits = np.bincount(order.ravel(), minlength=size)
+        lengths = public.weighting.mass * self._lengths(frame, visits / self.sweeps)
+        self.noise_multiplier_ = math.sqrt(self.sweeps) / mu
+        self.noise_scales_ = self.noise_multiplier_ * lengths
+        steps = self._steps(ledger, frame, public)
+        released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
+        beta = self._descend(released, frame, order, public.divisor)
         source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
-        return self._affine(beta, frame), self._spent(budget, event, rng, source)
+        return self._affine(beta, frame), Claim(budget.learner, source)
 
     def _coordinates(self, size, rng) -> np.ndarray:
         """Coordinates (sweeps, D) in order of their updates, drawn without looking at the records."""
@@ -162,32 +161,32 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
             return rng.integers(size, size=(self.sweeps, size))
         return np.array([rng.permutation(size) for _ in range(self.sweeps)])
 
-    def _descend(self, records, weights, frame, order, rng) -> np.ndarray:
+    def _descend(self, released, frame, order, divisor) -> np.ndarray:
         """Mean coefficients of the last sweeps; each update sees the records through one noisy sum."""
-        signed, margins = self._signed(records)
-        rate, pull = self._rate(frame), np.empty(len(margins))
-        caps = self._caps(signed, frame)
-        beta, mean = np.zeros(len(frame.largest)), np.zeros(len(frame.largest))
+        rate, limits = self._rate(frame), self._limits(frame)
+        beta, mean = np.zeros(len(limits)), np.zeros(len(limits))
         kept = max(round(self.average * self.sweeps), 1)
+        last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
+
+        def slope(margins, j):
+            margins.move(last, by)
+            return -self._clipped_sum(margins, limits, j)
+
         for sweep, coordinates in enumerate(order):
             for j in coordinates:
-                column, noise = signed[:, j], self.noise_scales_[j]
-                self._pull(margins, out=pull)
-                total = self._clipped_sum(pull, column, caps, weights, frame, j)
-                slope = to_grid(rng.normal(0.0, noise) - total, noise) / records.divisor
-                moved = self._proximal(beta[j] - rate * slope, rate)
-                margins += (moved - beta[j]) * column
-                beta[j] = moved
+                noisy = released(lambda margins, j=j: slope(margins, j), j)
+                moved = self._proximal(beta[j] - rate * (noisy / divisor), rate)
+                last, by, beta[j] = j, moved - beta[j], moved
             if sweep >= self.sweeps - kept:
                 mean += beta / kept
         return mean
 
-    def _clipped_sum(self, pull, column, caps, weights, frame, j) -> float:
-        """Weighted sum of what the records pull along coordinate j; uses up `pull`."""
+    def _clipped_sum(self, margins, limits, j) -> float:
+        """Weighted sum of what the records pull along coordinate j."""
+        pull, column, weights = margins.pull(), margins.signed[:, j], margins.weights
         if self.clip == "row":
-            np.minimum(pull, caps, out=pull)
+            np.minimum(pull, margins.caps, out=pull)
             return pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column
-        limit = self._limits(frame)[j]
         np.multiply(pull, column, out=pull)
-        np.clip(pull, -limit, limit, out=pull)
+        np.clip(pull, -limits[j], limits[j], out=pull)
         return pull.sum() if weights is None else pull @ weights

@@ -9,16 +9,18 @@ import math
 from functools import cache
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from helpers.checks import check_integer, check_real
-from helpers.erm.linear import row_weights
+from helpers.erm.perturbation import Claim
 from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
-from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_mu, to_grid
+from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_mu
 from helpers.privacy.search import smallest
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
-_LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling
+_LARGEST_EPSILON = 100.0  # with sampling, whose privacy loss distribution takes memory in proportion
+_SOURCE = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
+_SAMPLED_SOURCE = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
 
 
 class DPGradientDescentClassifier(ScaledLinearClassifier):
@@ -84,85 +86,76 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
         if self.sample_rate is None:
             return
         check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="neither")
+        if self.epsilon > _LARGEST_EPSILON:
+            raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} with a sample_rate, got {self.epsilon!r}")
         if self.neighbouring is not ADD_REMOVE:
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
-    def _released(self, records, weights, weighting, budget, rng):
-        """Coefficients and their guarantee; sets the constants as attributes."""
+    def _released(self, ledger, public, budget):
         mu = gaussian_mu(budget.learner, self.delta)
-        frame, spent = self._gaussian_frame(records, mu, rng)
-        multiplier = math.sqrt(self.n_steps / (1 - (self.scale_share if spent else 0.0))) / mu
-        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
-        steps = spent, self.sample_rate, self.n_steps
+        frame, ledger, left = self._gaussian_frame(ledger, public.divisor, mu)
+        multiplier, claim = math.sqrt(self.n_steps) / left, Claim(budget.learner, _SOURCE)
         if self.sample_rate is not None:
-            multiplier = _sampled_multiplier(*steps, budget.learner, self.delta, multiplier)
-            source = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
+            scaling = GaussianDpEvent(1 / (math.sqrt(self.scale_share) * mu)) if self._scale_is_private else None
+            claim = Claim(budget.learner, _SAMPLED_SOURCE, _INTERVAL * max(budget.learner, mu))
+            multiplier = _sampled_multiplier(scaling, self.sample_rate, self.n_steps, self.delta, claim, multiplier)
         self.noise_multiplier_ = multiplier
-        visits = np.ones(len(frame.largest))
-        self.noise_scales_ = multiplier * weighting.mass * self._lengths(frame, visits)
-        beta = self._descend(records, weights, frame, rng)
-        return self._affine(beta, frame), self._spent(budget, _event(*steps, multiplier), rng, source)
+        lengths = public.weighting.mass * self._lengths(frame, np.ones(len(frame.largest)))
+        self.noise_scales_ = multiplier * lengths
+        beta = self._descend(self._steps(ledger, frame, public), frame, lengths, public.divisor)
+        return self._affine(beta, frame), claim
 
-    def _descend(self, records, weights, frame, rng) -> np.ndarray:
+    def _descend(self, steps, frame, lengths, divisor) -> np.ndarray:
         """Mean coefficients of the last steps; every step sees the records through one noisy sum."""
-        signed, margins = self._signed(records)
-        sums = self._sums(signed, frame)
         rate = self.step / (self._loss().curvature * (self.radius**2 if self._scaling is None else 1.0))
         beta, mean, kept = np.zeros(len(frame.largest)), 0.0, max(round(self.average * self.n_steps), 1)
-        each = row_weights(records._replace(multiplicity=None), weights)
-        each = np.ones(len(signed)) if each is None else each
-        expected, scales = records.divisor * (self.sample_rate or 1.0), self.noise_scales_
+        limits, expected = self._limits(frame), divisor * (self.sample_rate or 1.0)
         for step in range(self.n_steps):
-            total = sums(margins, beta, each * self._drawn(records, rng))
-            noisy = scales * to_grid((rng.normal(0.0, scales) - total) / scales, 1.0)
+
+            def slope(margins, rng, beta=beta):
+                return -self._clipped_total(margins, beta, limits, rng)
+
+            # What one record moves, in units of `lengths`, has length 1 at most.
+            noisy = steps.sampled(slope, self.sample_rate, 1.0, self.noise_multiplier_, lengths)
             beta = self._proximal(beta - rate * noisy / expected, rate)
             if step >= self.n_steps - kept:
                 mean = mean + beta / kept
         return mean
 
-    def _drawn(self, records, rng) -> np.ndarray:
+    def _clipped_total(self, margins, beta, limits, rng) -> np.ndarray:
+        """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
+        weights = self._drawn(margins, rng)
+        if margins.class_weights is not None:
+            weights = margins.class_weights * weights
+        seen = slice(None) if self.sample_rate is None else np.flatnonzero(weights)
+        rows, weights = margins.signed[seen], weights[seen]
+        scores = margins.values[seen] + rows @ beta
+        pull = self._pull(scores, out=scores)
+        if self.clip == "coordinate":
+            return clipped_sums(rows, pull, limits, weights)
+        return (np.minimum(pull, margins.caps[seen]) * weights) @ rows
+
+    def _drawn(self, margins, rng) -> np.ndarray:
         """How many of the records (m,) that each row stands for a step sees."""
-        numbers, rate = records.multiplicity, self.sample_rate
+        numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
         if numbers is None:  # uniform numbers are faster than binomial ones
-            return np.ones(len(records.codes)) if rate is None else rng.random(len(records.codes)) < rate
+            return np.ones(m) if rate is None else rng.random(m) < rate
         return numbers if rate is None else rng.binomial(numbers, rate)
-
-    def _sums(self, signed, frame):
-        """Function of margins, coefficients and weights of the records: the weighted sum (D,) of what they pull."""
-        caps, limits = self._caps(signed, frame), self._limits(frame)
-
-        def total(margins, beta, weights):
-            seen = slice(None) if self.sample_rate is None else np.flatnonzero(weights)
-            rows, weights = signed[seen], weights[seen]
-            margins = margins[seen] + rows @ beta
-            pull = self._pull(margins, out=margins)
-            if self.clip == "coordinate":
-                return clipped_sums(rows, pull, limits, weights)
-            return (np.minimum(pull, caps[seen]) * weights) @ rows
-
-        return total
-
-
-def _event(spent, rate, count, multiplier) -> DpEvent:
-    step = GaussianDpEvent(multiplier) if rate is None else PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
-    steps = SelfComposedDpEvent(step, count)
-    return ComposedDpEvent((*spent, steps)) if spent else steps
 
 
 @cache
-def _sampled_multiplier(spent, rate, count, epsilon, delta, high) -> float:
-    """Least noise over sensitivity of `count` sampled steps that leaves the whole within (epsilon, delta).
+def _sampled_multiplier(scaling, rate, count, delta, claim, high) -> float:
+    """Least noise over sensitivity of `count` sampled steps, after `scaling`, that keeps what is claimed at `delta`.
 
     `high` is what suffices without sampling, which never helps an adversary.
     """
-    if epsilon > _LARGEST_EPSILON:
-        return high
-    interval = _INTERVAL * max(epsilon, gaussian_mu(epsilon, delta))
 
     def enough(multiplier):
-        return event_epsilon(_event(spent, rate, count, multiplier), delta, ADD_REMOVE, interval=interval) <= epsilon
+        step = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+        parts = [SelfComposedDpEvent(event, n) for event, n in ((scaling, 1), (step, count)) if event]
+        return event_epsilon(ComposedDpEvent(parts), delta, ADD_REMOVE, interval=claim.interval) <= claim.epsilon
 
     low = high / 2
     while enough(low):

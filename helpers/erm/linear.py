@@ -235,9 +235,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             return Softmax(len(self.classes))
         return LOGISTIC if self.loss == "logistic" else huber(self.h)
 
-    def _size(self, records) -> int:
-        """Number of coefficients that are free."""
-        return (len(self.classes) - 1) * records.rows.shape[1]
+    def _size(self, width) -> int:
+        """Number of coefficients that are free, for rows of `width` entries."""
+        return (len(self.classes) - 1) * width
 
     def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
         """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n."""
@@ -372,7 +372,7 @@ class ERMClassifier(LinearClassifier):
         check_real("tol", self.tol, low=0, high=1, inclusive="neither")
         check_intercept(self)
         records = self._records(X, y, multiplicity)
-        none, weights = np.zeros(self._size(records)), self._weights(records)
+        none, weights = np.zeros(self._size(records.rows.shape[1])), self._weights(records)
         sizes = np.maximum(class_sizes(records, len(self.classes_)), 1)
         self.offset_ = 0.0 if self.prior is None else self._offset(sizes, weights)
         regularization, distance = float(self.regularization), self.tol / self.radius
@@ -420,13 +420,6 @@ def public_center(center, n_features) -> np.ndarray | None:
 def _made_rows(unfitted, X) -> Rows:
     """Rows of some of the records, by the public parameters of an estimator."""
     return factored_rows(unfitted._mapped(X), **unfitted._geometry())
-
-
-def record_codes(records, n_classes) -> np.ndarray:
-    """The class of every record, written out by multiplicity; of a table in order of the classes."""
-    if isinstance(records.rows, Table):
-        return np.repeat(np.arange(n_classes, dtype=np.min_scalar_type(n_classes)), records.rows.sizes)
-    return records.codes if records.multiplicity is None else np.repeat(records.codes, records.multiplicity)
 
 
 def identity(records) -> tuple:

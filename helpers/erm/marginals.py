@@ -8,6 +8,7 @@ level is noise. With it comes what a learner makes of the marginals, `RankFeatur
 Source: Xiao, Wang and Gehrke 2011 (the Haar wavelet under differential privacy), with Gaussian noise.
 """
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import REPLACE_ONE, to_grid
+from helpers.privacy import REPLACE_ONE, Ledger
 
 LABEL_SHARE = 0.2
 """Of the squared sensitivity: a poor count of a rare class costs more than a poor cell."""
@@ -74,35 +75,38 @@ def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> 
     return math.sqrt(squares / (1 - LABEL_SHARE))
 
 
-def noisy_marginals(
-    codes: NDArray, domain: Domain, mu: float, neighbouring: NeighboringRelation, rng: np.random.Generator
-) -> Marginals:
+def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     """Marginals by one Gaussian mechanism of parameter `mu`, sensitivity over standard deviation of the noise.
 
     Parameters
     ----------
-    codes : ndarray of int (n, number of attributes + 1)
-        Private; from `Domain.encode`, the label last.
+    ledger : Ledger
+        Of codes (n, number of attributes + 1) from `Domain.encode`, the label last. Under replace-one the number of
+        records is public, and is used.
     domain : Domain
         Public.
     mu : float
         Above 0.
-    neighbouring : NeighboringRelation
-        Under `REPLACE_ONE` the number of records is public, and is used.
-    rng : numpy.random.Generator
-        Secret.
     """
-    sensitivity = marginals_sensitivity(domain, neighbouring)
-    spread, replaced = sensitivity / mu, neighbouring is REPLACE_ONE
-    tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
+    sensitivity, replaced = marginals_sensitivity(domain, ledger.neighbouring), ledger.neighbouring is REPLACE_ONE
     weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
-    counts = _noised(weight * tables.pop(), spread, rng) / weight
+    trees = [_is_tree(attribute) for attribute in domain.attributes]
+
+    def told(codes):
+        tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
+        counts = tables.pop()
+        parts = (_differences(table) if tree else [table] for table, tree in zip(tables, trees, strict=True))
+        return [weight * counts, *itertools.chain.from_iterable(parts)]
+
+    counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
+    counts, spread, answers = counts / weight, sensitivity / mu, iter(answers)
     noisy = [
-        [_noised(part, spread, rng) for part in (_differences(table) if _is_tree(attribute) else [table])]
-        for attribute, table in zip(domain.attributes, tables, strict=True)
+        list(itertools.islice(answers, _depth(attribute.size) if tree else 1))
+        for attribute, tree in zip(domain.attributes, trees, strict=True)
     ]
-    n_records, on_count = float(len(codes)), spread / weight
+    on_count = spread / weight
     if replaced:
+        n_records = float(ledger.n_records())
         counts += (n_records - counts.sum()) / len(counts)
         on_count *= math.sqrt(1 - 1 / len(counts))
     else:
@@ -190,10 +194,6 @@ def _depth(size: int) -> int:
 
 def _is_tree(attribute: Attribute) -> bool:
     return bool(attribute.edges) and attribute.size > _FEW
-
-
-def _noised(values, spread, rng) -> np.ndarray:
-    return to_grid(values + rng.normal(0.0, spread, values.shape), spread)
 
 
 def _sums(table) -> list[np.ndarray]:

@@ -30,7 +30,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, GaussianDpEvent
 from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -41,14 +40,11 @@ from helpers.erm.losses import zero_sum_basis
 from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
 from helpers.privacy import (
     ADD_REMOVE,
-    EXACT_REALS,
     REPLACE_ONE,
-    Guarantee,
+    Ledger,
     PrivateMixin,
     check_random_state,
     gaussian_mu,
-    noise_assumptions,
-    to_grid,
 )
 
 DECISIONS = ("prior", "likely")
@@ -177,25 +173,21 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         domain = self._public_domain(X.shape[1])
         label_codes(y, np.array(domain.classes))
-        rng, codes = self._noise_generator(X, y), domain.encode(X, y)
+        self._learn(domain, Ledger((X, y), self.neighbouring, self._noise_generator(X, y)))
+        return self
+
+    def _learn(self, domain, ledger):
+        """Set what is fitted, from two answers of the ledger."""
         mu = gaussian_mu(self.epsilon, self.delta)
         first, second = mu * math.sqrt(self.marginals_share), mu * math.sqrt(1 - self.marginals_share)
+        coded = ledger.view(lambda records: (records[0], domain.encode(*records)))
         self.classes_ = np.array(domain.classes)
-        self.marginals_ = noisy_marginals(codes, domain, first, self.neighbouring, rng)
+        self.marginals_ = noisy_marginals(coded.view(lambda records: records[1]), domain, first)
         self.features_ = RankFeatures(domain, self.marginals_.cells)
-        moments = _noisy_moments(
-            self.features_, self.marginals_.priors, X, codes[:, -1], second, self.neighbouring, rng
-        )
-        self._solve(moments)
-        self.guarantee_ = Guarantee(
-            float(self.epsilon),
-            float(self.delta),
-            self.neighbouring,
-            ComposedDpEvent([GaussianDpEvent(1 / first), GaussianDpEvent(1 / second)]),
-            self._assumptions(domain, rng),
-            "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)",
-        )
-        return self
+        self._solve(_noisy_moments(coded, self.features_, self.marginals_.priors, second))
+        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
+        schema = f"domain public (bins, categories, set of labels): {domain.basis}"
+        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=(schema,))
 
     def decision_function(self, X):
         """Log-odds of the class against its share (n,), or (n, K); `predict` says yes above 0 if `decision` is
@@ -250,11 +242,6 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
                 f"got {RankFeatures.count(domain)}"
             )
         return domain
-
-    def _assumptions(self, domain, rng):
-        size = ("number of records public",) if self.neighbouring is REPLACE_ONE else ()
-        schema = f"domain public (bins, categories, set of labels): {domain.basis}"
-        return (*size, schema, EXACT_REALS, *noise_assumptions(rng))
 
     def _log_odds(self, X) -> np.ndarray:
         """Log-odds (n, 1) or (n, K) of each class against all others, less those of its share."""
@@ -354,24 +341,32 @@ def moments_noise(priors, mu, neighbouring) -> tuple[float, float, float]:
     return 2 * math.sqrt(square) / mu, 2 * math.sqrt(2) / mu, math.sqrt(count)
 
 
-def _noisy_moments(features, priors, X, codes, mu, neighbouring, rng) -> _Moments:
-    sigma, t, k = moments_noise(priors, mu, neighbouring)
-    basis = zero_sum_basis(len(priors))
+def _noisy_moments(ledger, features, priors, mu) -> _Moments:
+    """The second release, of a ledger of records (n, d) and their codes."""
+    sigma, t, k = moments_noise(priors, 1.0, ledger.neighbouring)
+    basis, size = zero_sum_basis(len(priors)), RankFeatures.count(features.domain)
     labels = (basis @ (np.eye(len(priors)) - priors).T).T  # a_y in coordinates, one row a class
-    size, start = RankFeatures.count(features.domain), 0
-    means, second = np.zeros((len(basis), size)), np.zeros((size, size))
-    for rows in _clipped(features, X):
-        block = codes[start : start + len(rows)]
-        means += labels[block].T @ rows
-        second += rows.T @ rows
-        start += len(rows)
-    counts = k * np.bincount(codes, minlength=len(priors)) @ labels
-    means, counts = (to_grid(exact + rng.normal(0.0, sigma, exact.shape), sigma) for exact in (means, counts))
-    noise = np.triu(rng.normal(0.0, t / math.sqrt(2), second.shape), 1)
-    noise += noise.T + np.diag(rng.normal(0.0, t, size))
-    second = to_grid(second + noise, t)
-    of_class = sigma * math.sqrt(1 - 1 / len(priors))  # the basis spreads it evenly over the classes
-    return _Moments(basis.T @ means, basis.T @ counts / k, second, of_class, of_class / k, t)
+    above = np.triu_indices(size, 1)
+
+    def moments(records):
+        X, codes = records[0], records[1][:, -1]
+        means, second, start = np.zeros((len(basis), size)), np.zeros((size, size)), 0
+        for rows in _clipped(features, X):
+            block = codes[start : start + len(rows)]
+            means += labels[block].T @ rows
+            second += rows.T @ rows
+            start += len(rows)
+        counts = k * np.bincount(codes, minlength=len(priors)) @ labels
+        return means, counts, second.diagonal(), second[above]
+
+    # The module's theorem: in units of the noise's own sizes all of it moves by 1.
+    units = sigma, sigma, t, t / math.sqrt(2)
+    means, counts, squares, products = ledger.gaussian(moments, 1.0, 1 / mu, units)
+    second = np.diag(squares)
+    second[above] = products
+    second.T[above] = products
+    of_class = sigma / mu * math.sqrt(1 - 1 / len(priors))  # the basis spreads it evenly over the classes
+    return _Moments(basis.T @ means, basis.T @ counts / k, second, of_class, of_class / k, t / mu)
 
 
 def _clipped(features, X):

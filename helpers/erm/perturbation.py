@@ -31,31 +31,26 @@ Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian nois
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from dp_accounting import GaussianDpEvent
 
 from helpers.checks import check_boolean, check_bounds, check_choice, check_integer, check_real
 from helpers.constructors import SharedParameters
 from helpers.erm.calibration import calibrate, calibrate_gaussian, gaussian_jacobian_cost, largest_move
-from helpers.erm.linear import LinearClassifier, check_intercept, identity, record_codes
+from helpers.erm.linear import LinearClassifier, check_intercept, class_sizes, identity
 from helpers.erm.norms import RowPolytope, check_blocks, simplex_rows, surface_rows
-from helpers.erm.weighting import balanced_weights, class_weights, fixed_weights
+from helpers.erm.weighting import Weighting, balanced_weights, class_weights, fixed_weights
 from helpers.privacy import (
     ADD_REMOVE,
-    EXACT_REALS,
     REPLACE_ONE,
-    Guarantee,
+    ApproximateDpEvent,
+    Law,
+    Ledger,
     PrivateMixin,
     check_random_state,
-    class_counts,
-    compose,
     gaussian_multiplier,
-    noise_assumptions,
-    spherical_gamma,
-    to_grid,
 )
 
 _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
@@ -119,6 +114,44 @@ class Constants(NamedTuple):
     source: str
 
 
+class Public(NamedTuple):
+    """What a method may know beside the ledger's answers.
+
+    Attributes
+    ----------
+    divisor : int
+        Divides the sum of the losses.
+    width : int
+        Entries of a row.
+    weights : ndarray (K,) or None
+        Of the classes; None where all are 1, and where they are the data's own.
+    weighting : Weighting
+        What one record does to the weights.
+    """
+
+    divisor: int
+    width: int
+    weights: np.ndarray | None
+    weighting: Weighting
+
+
+class Claim(NamedTuple):
+    """What coefficients cost, class counts not included.
+
+    Attributes
+    ----------
+    epsilon : float
+    source : str
+        The theorem.
+    interval : float
+        As in `Ledger.guarantee`.
+    """
+
+    epsilon: float
+    source: str
+    interval: float = 1e-4
+
+
 class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, ABC):
     """Budget, relation, class weights and guarantee of the private classifiers. Not for use by itself."""
 
@@ -175,23 +208,32 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         """
         self._check_parameters()
         self._forget()
-        budget = self._budget()
         records = self._records(X, y, multiplicity, self.n_records)
         rng = self._noise_generator(*(() if self.random_state is None else identity(records)))
-        weights, counted = self._released_weights(records, budget.counts, rng)
-        weighting = self._weighting(weights)
-        beta, guarantee = self._released(records, weights, weighting, budget, rng)
-        self._store(beta)
-        guarantee = guarantee if counted is None else compose([counted, guarantee])
-        where = getattr(records.rows, "assumes", ())
-        self.guarantee_ = replace(guarantee, assumes=(*guarantee.assumes, *where)) if where else guarantee
-        if weights is not None and self.class_weight != "balanced":
-            self.class_weight_ = weights
+        ledger = Ledger(records, self.neighbouring, rng)
+        ledger.assume(*self._assumptions(), *getattr(records.rows, "assumes", ()))
+        self._learn(ledger, records.divisor, records.rows.shape[1])
         return self
 
+    def _learn(self, ledger, divisor, width):
+        """Set what is fitted, from the ledger's answers and two public numbers: what divides the loss, and how long a
+        row is."""
+        budget = self._budget()
+        weights = self._released_weights(ledger, budget.counts)
+        weighting = self._weighting(weights)
+        beta, claim = self._released(ledger, Public(divisor, width, weights, weighting), budget)
+        self._store(beta)
+        source = claim.source
+        if budget.counts:
+            source = f"{source}; noisy class counts, by basic composition (Dwork and Roth 2014, Theorem 3.16)"
+        whole = budget.counts + claim.epsilon
+        self.guarantee_ = ledger.guarantee(whole, self.delta, source=source, interval=claim.interval)
+        if weights is not None:
+            self.class_weight_ = weights
+
     @abstractmethod
-    def _released(self, records, weights, weighting, budget, rng):
-        """Coefficients and their guarantee; sets the constants as attributes."""
+    def _released(self, ledger, public, budget):
+        """Coefficients and the `Claim` about them; sets the constants as attributes."""
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -209,33 +251,29 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         counts = self.counts_share * self.epsilon if counted else 0.0
         return Budget(counts, self.epsilon - counts, tol)
 
-    def _released_weights(self, records, epsilon, rng):
-        """Weights (K,) of the classes, and the guarantee of the counts that were paid for (None: none).
+    def _released_weights(self, ledger, epsilon):
+        """Weights (K,) of the classes, public or from noisy counts; None where all are 1, or the data's own.
 
         Sets `offset_`: the counts pay for the one or the other.
         """
         self.offset_ = 0.0
-        if self.class_weight != "private" and self.prior is None:
-            return self._weights(records), None
-        codes = record_codes(records, len(self.classes_))
-        released = class_counts(codes, range(len(self.classes_)), epsilon, self.neighbouring, rng)
-        sizes = np.maximum(released.value, 1.0)
+        weights = None if self.class_weight in ("balanced", "private") else self._weights(None)
+        if epsilon == 0:
+            return weights
+        n_classes = len(self.classes_)
+        counts = ledger.class_counts(lambda records: class_sizes(records, n_classes), n_classes, epsilon)
+        sizes = np.maximum(counts, 1.0)
         if self.prior is None:
-            return class_weights(sizes), released.guarantee
-        weights = self._weights(records)
+            return class_weights(sizes)
         self.offset_ = self._offset(sizes, weights)
-        return weights, released.guarantee
+        return weights
 
     def _weighting(self, weights):
         if self.class_weight == "balanced":
             return balanced_weights(len(self.classes))
         return fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
 
-    def _spent(self, budget, event, rng, source) -> Guarantee:
-        """The guarantee of coefficients that cost the learner's whole budget."""
-        return Guarantee(budget.learner, float(self.delta), self.neighbouring, event, self._assumptions(rng), source)
-
-    def _assumptions(self, rng) -> tuple[str, ...]:
+    def _assumptions(self) -> tuple[str, ...]:
         return (
             "number of records public" if self.n_records is None else "number that divides the loss public",
             "norm bound (radius) public",
@@ -243,8 +281,6 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
             *(("feature bounds public",) if self.bounds is not None else ()),
             *(("centre of the features public",) if self.center is not None else ()),
-            EXACT_REALS,
-            *noise_assumptions(rng),
         )
 
 
@@ -321,9 +357,9 @@ class PerturbationClassifier(PrivateLinearClassifier):
             widths[list(block)] = widths[block[0]]
         return RowPolytope(tuple(widths.tolist()), blocks)
 
-    def _assumptions(self, rng):
+    def _assumptions(self):
         blocks = ("one-hot blocks public",) if self.blocks is not None else ()
-        return (*blocks, *super()._assumptions(rng))
+        return (*blocks, *super()._assumptions())
 
     def _budget(self):
         return super()._budget(self.tol)
@@ -434,39 +470,36 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         super()._check_parameters()
         check_boolean("raise_regularization", self.raise_regularization)
 
-    def _released(self, records, weights, weighting, budget, rng):
-        """Coefficients and their guarantee; sets the constants as attributes."""
-        size = self._size(records)
+    def _released(self, ledger, public, budget):
+        size = self._size(public.width)
         # Gaussian noise: the theorem multiplies delta by e^{r rho}.
         delta = self.delta * math.exp(-budget.solver / 2)
-        constants = self._constants(budget.noise, delta, records.divisor, records.rows.shape[1], weighting)
-        self._check_condition(constants.total_regularization)
+        constants = self._constants(budget.noise, delta, public.divisor, public.width, public.weighting)
+        total = constants.total_regularization
+        self._check_condition(total)
         if delta > 0:
             self.noise_scale_ = constants.noise
-            noise = rng.normal(0.0, constants.noise, size)
+            law = Law("gaussian", constants.noise, size)
         elif self.noise == "cube":
             self.noise_rate_ = constants.noise * self.radius
-            noise = self._polytope().draw(self.noise_rate_, rng, len(self.classes) - 1).ravel()
+            law = Law("body", self.noise_rate_, size, self._polytope())
         else:
             self.noise_rate_ = constants.noise
-            noise = spherical_gamma(size, constants.noise, rng)
-        total = constants.total_regularization
-        distance = max(self.tol * _BLUR / (2 * self.radius), self._rounding(total, weighting))
-        beta = self._minimiser(records, weights, total, noise, distance).beta
-        blur = spherical_gamma(size, budget.solver / (2 * distance), rng).reshape(beta.shape)
+            law = Law("ball", constants.noise, size)
+        distance = max(self.tol * _BLUR / (2 * self.radius), self._rounding(total, public.weighting))
+
+        def minimise(records, noise):
+            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
+            return self._minimiser(records, weights, total, noise, distance).beta
+
+        # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
+        kept = constants.epsilon <= budget.noise * (1 + 1e-9)
+        exact = ApproximateDpEvent(budget.noise if kept else constants.epsilon, delta)
+        beta = ledger.minimum(minimise, law, exact, distance, budget.solver)
         self.total_regularization_ = total
         self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
         self.epsilon_solver_ = budget.solver
-        kept = constants.epsilon <= budget.noise * (1 + 1e-9)
-        epsilon = budget.learner if kept else constants.epsilon + budget.solver
-        guarantee = Guarantee(
-            epsilon,
-            float(self.delta),
-            self.neighbouring,
-            assumes=self._assumptions(rng),
-            source=constants.source,
-        )
-        return to_grid(beta + blur, 2 * distance / budget.solver), guarantee
+        return beta, Claim(exact.epsilon + budget.solver, constants.source)
 
     def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
         """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
@@ -547,26 +580,28 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
     ):
         super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
 
-    def _released(self, records, weights, weighting, budget, rng):
-        """Coefficients and their guarantee; sets the constants as attributes."""
-        regularization, size = float(self.regularization), self._size(records)
+    def _released(self, ledger, public, budget):
+        regularization, size = float(self.regularization), self._size(public.width)
         move = largest_move(
-            n_records=records.divisor,
+            n_records=public.divisor,
             regularization=regularization,
             radius=self.radius,
             loss=self._loss(),
-            weighting=weighting,
+            weighting=public.weighting,
         )
-        distance = max(self.tol * move / (2 * (1 - self.tol)), self._rounding(regularization, weighting))
-        beta = self._minimiser(records, weights, regularization, np.zeros(size), distance).beta
+        distance = max(self.tol * move / (2 * (1 - self.tol)), self._rounding(regularization, public.weighting))
+
+        def minimise(records):
+            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
+            return self._minimiser(records, weights, regularization, np.zeros(size), distance).beta
+
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
+        sensitivity = move + 2 * distance
         if self.delta > 0:
             multiplier = gaussian_multiplier(budget.learner, self.delta)
-            scale = self.noise_scale_ = multiplier * (move + 2 * distance)
-            noise, event = rng.normal(0.0, scale, size), GaussianDpEvent(multiplier)
-            self.epsilon_solver_, source = 0.0, f"{source}, Gaussian noise"
-        else:
-            self.noise_rate_, event = budget.learner / (move + 2 * distance), None
-            scale, noise = 1 / self.noise_rate_, spherical_gamma(size, self.noise_rate_, rng)
-            self.epsilon_solver_ = 2 * distance * self.noise_rate_
-        return to_grid(beta + noise.reshape(beta.shape), scale), self._spent(budget, event, rng, source)
+            self.noise_scale_, self.epsilon_solver_ = sensitivity * multiplier, 0.0
+            claim = Claim(budget.learner, f"{source}, Gaussian noise")
+            return ledger.gaussian(minimise, sensitivity, multiplier), claim
+        self.noise_rate_ = budget.learner / sensitivity
+        self.epsilon_solver_ = 2 * distance * self.noise_rate_
+        return ledger.k_norm(minimise, sensitivity, budget.learner), Claim(budget.learner, source)

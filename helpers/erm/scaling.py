@@ -11,23 +11,23 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
+from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_bounds, check_choice, check_integer, check_real
-from helpers.erm.linear import public_center
+from helpers.erm.linear import public_center, row_weights
 from helpers.erm.perturbation import PrivateLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
     Guarantee,
+    Ledger,
     Release,
     Sensitivity,
     gaussian,
     gaussian_multiplier,
     laplace,
-    to_grid,
 )
 
 _LARGEST_VALUE = 1e100  # without bounds: squares and products of features stay finite
@@ -271,9 +271,9 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     def _scale_in(self, names) -> bool:
         return isinstance(self.scale, str) and self.scale in names  # an array compares entry by entry
 
-    def _assumptions(self, rng):
+    def _assumptions(self):
         given = ("scale of the features public",) if self._scale_is_given else ()
-        return (*given, *super()._assumptions(rng))
+        return (*given, *super()._assumptions())
 
     # Rows
 
@@ -309,32 +309,45 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         constant = math.sqrt(moment) if self.fit_intercept else None
         return Frame(low, high, box.center, factor, constant, largest, moment)
 
-    def _rescaled(self, records, frame, spread, noise) -> Frame:
-        """The frame of `moments_`, released with the noise (d,) of standard deviation `spread`; rows are rescaled."""
-        numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
-        columns = records.rows.T[: self.n_features_in_]
-        sums = np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
-        self.moments_ = _floored(to_grid(sums + noise, spread), records.divisor, spread)
-        lengths = np.sqrt(self.moments_)
-        for column, length in zip(columns, lengths, strict=True):
-            column /= length
-        return frame.rescaled(lengths)
+    def _private_frame(self, ledger, divisor, release, spread) -> tuple[Frame, Ledger]:
+        """The frame of the steps and the ledger of its rows, with what scale "private" releases first.
 
-    def _gaussian_frame(self, records, mu, rng) -> tuple[Frame, tuple[DpEvent, ...]]:
-        """The frame of the steps, and what was run for it: a Gaussian mechanism with `scale_share` of mu^2."""
-        frame, d = self._frame(self.n_features_in_), self.n_features_in_
+        `release` takes a ledger and a query, the sums (d,) of the squares of the features, and gives them with noise of
+        standard deviation `spread`.
+        """
+        d = self.n_features_in_
+        frame = self._frame(d)
         if not self._scale_is_private:
-            return frame, ()
-        event = GaussianDpEvent(1 / (math.sqrt(self.scale_share) * mu))
-        spread = math.sqrt(d) * event.noise_multiplier
-        return self._rescaled(records, frame, spread, rng.normal(0.0, spread, d)), (event,)
+            return frame, ledger
 
-    def _signed(self, records) -> tuple[np.ndarray, np.ndarray]:
-        """Rows times the sign of their class, in place, and the margins at 0 coefficients."""
-        signs = 2.0 * records.codes - 1
-        for column in records.rows.T:
-            column *= signs
-        return records.rows, self.offset_ * signs
+        def squares(records):
+            numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
+            columns = records.rows.T[:d]
+            return np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
+
+        self.moments_ = _floored(release(ledger, squares), divisor, spread)
+        lengths = np.sqrt(self.moments_)
+
+        def rescaled(records):
+            for column, length in zip(records.rows.T[:d], lengths, strict=True):
+                column /= length
+            return records
+
+        return frame.rescaled(lengths), ledger.view(rescaled)
+
+    def _gaussian_frame(self, ledger, divisor, mu) -> tuple[Frame, Ledger, float]:
+        """As `_private_frame`, by a Gaussian mechanism with `scale_share` of mu^2; and what is left of mu."""
+        d, multiplier = self.n_features_in_, 1 / (math.sqrt(self.scale_share) * mu)
+
+        def release(ledger, squares):
+            return ledger.gaussian(squares, math.sqrt(d), multiplier)
+
+        frame, rescaled = self._private_frame(ledger, divisor, release, math.sqrt(d) * multiplier)
+        return frame, rescaled, mu * math.sqrt(1 - (self.scale_share if self._scale_is_private else 0.0))
+
+    def _steps(self, ledger, frame, public) -> Ledger:
+        """The ledger of what the steps ask about."""
+        return ledger.view(lambda records: Margins(self, records, frame, public))
 
     # Steps
 
@@ -354,12 +367,6 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     def _longest(self, frame) -> float:
         """Most that a record's gradient can measure, clipped or by its bounds."""
         return min(self.radius, float(np.linalg.norm(frame.largest)))
-
-    def _caps(self, signed, frame) -> np.ndarray:
-        """Largest slope (m,) of the loss at which a record's gradient is not too long."""
-        longest = self._longest(frame)
-        # Of numpy's two ways to add up products, the one over columns makes no table.
-        return longest / np.maximum(np.sqrt(sum(column * column for column in signed.T)), longest)
 
     def _limits(self, frame) -> np.ndarray:
         """Most that one record of weight 1 adds to the sum along each coordinate (D,), clipped or by its bounds."""
@@ -394,6 +401,50 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
 
     def _store(self, beta):
         self.coef_, self.intercept_ = beta[None, :-1], beta[-1:]
+
+
+class Margins:
+    """Rows times the sign of their class, and their scores at the coefficients so far: private, and in a ledger only.
+
+    Parameters
+    ----------
+    model : ScaledLinearClassifier
+    records : Records
+        Their rows are overwritten.
+    frame : Frame
+    public : Public
+
+    Attributes
+    ----------
+    signed : ndarray (m, D)
+    values : ndarray (m,)
+        s_i (offset + z_i'beta), at beta = 0 in the beginning.
+    weights : ndarray (m,) or None
+        Of the rows, their multiplicity included; None if all are 1.
+    caps : ndarray (m,)
+        Largest slope of the loss at which a record's gradient is not too long.
+    """
+
+    def __init__(self, model, records, frame, public):
+        signs = 2.0 * records.codes - 1
+        for column in records.rows.T:
+            column *= signs
+        self.signed, self.values, self._model = records.rows, model.offset_ * signs, model
+        weights = model._weights(records) if model.class_weight == "balanced" else public.weights
+        self.weights, self.multiplicity = row_weights(records, weights), records.multiplicity
+        self.class_weights = row_weights(records._replace(multiplicity=None), weights)
+        longest = model._longest(frame)
+        # Of numpy's two ways to add up products, the one over columns makes no table.
+        self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)
+        self._pull = np.empty(len(self.values))
+
+    def move(self, j, by):
+        """Follow coefficient j, which has grown by `by`."""
+        self.values += by * self.signed[:, j]
+
+    def pull(self) -> np.ndarray:
+        """Minus the slope (m,) of the loss at the margins, in [0, 1]; overwritten by the next call."""
+        return self._model._pull(self.values, out=self._pull)
 
 
 def clipped_sums(signed, pull, limits, weights) -> np.ndarray:

@@ -95,8 +95,8 @@ class Law(NamedTuple):
     parameter : float
     size : int
         Number of entries.
-    body : object with `draw(rate, rng, n)`, optional
-        As `helpers.erm.norms.RowPolytope`.
+    body : helpers.erm.norms.RowPolytope, optional
+        `size` is a multiple of the number of its dimensions.
     """
 
     shape: str
@@ -110,7 +110,7 @@ class Law(NamedTuple):
             return rng.normal(0.0, self.parameter, self.size)
         if self.shape == "ball":
             return spherical_gamma(self.size, self.parameter, rng)
-        return self.body.draw(self.parameter, rng, self.size)
+        return self.body.draw(self.parameter, rng, self.size // len(self.body.widths)).ravel()
 
 
 class Ledger:
@@ -154,6 +154,8 @@ class Ledger:
         self.neighbouring = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
         self.rng = rng
         self.bill: dict[DpEvent, int] = {}
+        self._claims: dict[DpEvent, tuple[float, float]] = {}  # what events of fitted objects guarantee
+        self._parts: list[list[Ledger]] = []
         self._assumes: dict[str, None] = {}
         self._source, self._transform = None, lambda: records
 
@@ -164,7 +166,7 @@ class Ledger:
         it), or sensitivities have to be those of the query after it.
         """
         seen = object.__new__(type(self))
-        seen.neighbouring, seen.rng, seen.bill, seen._assumes = self.neighbouring, self.rng, self.bill, self._assumes
+        vars(seen).update(vars(self))
         seen._source, seen._transform = None, lambda: transform(self._held)
         return seen
 
@@ -442,24 +444,51 @@ class Ledger:
         terms = Terms("minimum", "", distance, law, event)
         return self._release(lambda records: minimise(records, noise), draw, terms)
 
-    def fitted(self, fit: Query, guarantee: Guarantee) -> Any:
+    def fitted(self, fit: Query, guarantee: Guarantee | None = None) -> Any:
         """What a private `fit(records)` returns, billed with what it guarantees.
 
         Parameters
         ----------
         fit : callable
-            Takes the records; gives an object with a `guarantee_`, or several with disjoint parts of the records.
-        guarantee : Guarantee
-            Of what is returned, known beforehand and the same for all records.
+            Takes the records.
+        guarantee : Guarantee, optional
+            Of what is returned, known beforehand and the same for all records. Left out: its own `guarantee_`.
 
         Raises
         ------
         ValueError
             The guarantee is for another neighbouring relation.
         """
+        result = self._release(fit, lambda value: value, Terms("fitted", "", 0.0, 1.0, None))
+        guarantee = result.guarantee_ if guarantee is None else guarantee
         check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
         self.assume(*guarantee.assumes)
-        return self._release(fit, lambda value: value, Terms("fitted", "", 0.0, 1.0, guarantee.as_event()))
+        event = _with_tuples(guarantee.as_event())
+        self.bill[event] = self.bill.get(event, 0) + 1
+        self._claims[event] = guarantee.epsilon, guarantee.delta
+        return result
+
+    def parts(self, choices: Sequence[Query]) -> list["Ledger"]:
+        """Ledgers of disjoint parts of the records: together they cost as much as the dearest of them.
+
+        Parameters
+        ----------
+        choices : sequence of callables
+            Each takes the records and gives a part of them, the same for all records that may stand there: by their
+            places under replace-one, where the number of records is public; by each record's own draw under add/remove.
+
+        Notes
+        -----
+        Source: McSherry 2009, Theorem 4 (parallel composition). Under add/remove one record is in one part; under
+        replace-one the record that replaces another takes its place.
+        """
+        found = []
+        for choose in choices:
+            part = self.view(choose)
+            part.bill, part._claims, part._parts = {}, {}, []
+            found.append(part)
+        self._parts.append(found)
+        return found
 
     def _release(self, query: Query, draw: Callable, terms: Terms) -> Any:
         """The one way out: bill, evaluate the query, draw."""
@@ -470,8 +499,12 @@ class Ledger:
     # The bill
 
     def event(self) -> DpEvent:
-        """Everything that was executed as one event; equal ones are counted."""
+        """Everything that was executed as one event; equal ones are counted.
+
+        Disjoint parts are the worst mechanism with their epsilon at delta 0.
+        """
         events = [event if n == 1 else SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
+        events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
         return events[0] if len(events) == 1 else ComposedDpEvent(tuple(events))
 
     def rho(self) -> float:
@@ -489,13 +522,16 @@ class Ledger:
         left: Renyi's where zero-concentrated privacy is in it, else exactly or by privacy loss distributions of points
         `interval` apart.
         """
-        basic = {event: n for event, n in self.bill.items() if _basic(event) is not None}
-        spent = math.fsum(n * _basic(event)[0] for event, n in basic.items())
-        left = delta - math.fsum(n * _basic(event)[1] for event, n in basic.items())
-        others = [SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic]
+        claims = {event: self._claims.get(event) or _basic(event) for event in self.bill}
+        basic = [(self.bill[event], claim) for event, claim in claims.items() if claim is not None]
+        spent = math.fsum(n * epsilon for n, (epsilon, _) in basic)
+        left = delta - math.fsum(n * delta for n, (_, delta) in basic)
+        # Other parts of the records: no delta is spent there.
+        spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
+        others = tuple(SelfComposedDpEvent(event, n) for event, n in self.bill.items() if claims[event] is None)
         if others:
             method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
-            return spent + _accounted(tuple(others), max(left, 0.0), self.neighbouring, method, interval)
+            return spent + _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
         return spent if left >= -_ROUNDING * delta else math.inf
 
     def guarantee(
@@ -580,6 +616,16 @@ def _basic(event: DpEvent) -> tuple[float, float] | None:
         case DiscreteLaplaceDpEvent():
             return event.noise_parameter * event.sensitivity, 0.0
     return None
+
+
+def _with_tuples(event: DpEvent) -> DpEvent:
+    """The event with tuples in place of lists, so that it has a hash."""
+    match event:
+        case ComposedDpEvent(events=events):
+            return ComposedDpEvent(tuple(map(_with_tuples, events)))
+        case SelfComposedDpEvent(event=inner, count=count):
+            return SelfComposedDpEvent(_with_tuples(inner), count)
+    return event
 
 
 def _rho(event: DpEvent) -> float:
