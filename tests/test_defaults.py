@@ -23,7 +23,7 @@ LINEAR = {
     "prior": None,
 }
 GEOMETRY = {"intercept_scaling": 1.0, "rows": "clip", "center": None}
-PERTURBATION = LINEAR | GEOMETRY | {"tol": 5e-7, "delta": 0.0, "noise": "auto", "blocks": None}
+PERTURBATION = LINEAR | GEOMETRY | {"tol": 1e-3, "delta": 0.0, "noise": "auto", "blocks": None}
 SCALED = LINEAR | {
     "delta": 1e-6,
     "step": 1.0,
