@@ -48,7 +48,7 @@ def read(column: pd.Series) -> Cells:
         return Cells(codes, [_of_number(number) for number in distinct.tolist()])
     # A dictionary, because pandas' own tables of texts take two that differ after a zero byte for one.
     places: dict[str, int] = {}
-    codes = [places.setdefault(text(cell), len(places)) for cell in column.array]
+    codes = [places.setdefault(text(cell), len(places)) for cell in column.to_numpy(dtype=object)]
     return Cells(np.array(codes, dtype=np.intp), list(places))
 
 
