@@ -63,8 +63,10 @@ def imports(library: str, texts: Sequence[str]) -> bool:
 
 
 def module_digest(name: str) -> str:
-    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now; of a room, with the YAML files
-    beside its `__init__.py`, which are read by it (`helpers.data.sets`)."""
+    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now.
+
+    A room's covers the YAML files beside its `__init__.py` too: they are what it reads (`helpers.data.sets`).
+    """
     file = _file(name)
     if not file:
         return "absent"

@@ -13,7 +13,6 @@ from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
     ApproximateDpEvent,
-    PrivacyLeakWarning,
     event_epsilon,
     exponential_probabilities,
 )

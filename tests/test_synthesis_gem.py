@@ -3,7 +3,6 @@
 import csv
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from synthesis_data import ledgers
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, audit_estimator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator
 from helpers.synthesis import AIM, GEM, PAPER, PrivBayes
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module

@@ -2,8 +2,8 @@
 
 pandas gives a column one type. A single cell can therefore turn the whole numbers of all other records into floating
 point numbers or these into complex ones, and would change their texts. Here a number is its nearest double whatever the
-type of its column, so that it reads the same in each of them. No method of an object in a cell is called: what is not
-a text, a number, a truth value or a date counts as an empty cell. What a text means is left to `helpers.data.schema`.
+type of its column, so that it reads the same in each of them. What is not a text, a number, a truth value or a date
+counts as an empty cell, and none of its methods is called. What a text means is left to `helpers.data.schema`.
 """
 
 import math
@@ -16,16 +16,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-# Types are compared exactly: a class derived from one of these may have methods that raise.
-_TEXTS = {str, np.str_}
-_TRUTH_VALUES = {bool, np.bool_}
-_NUMBERS = {int, float, complex, Decimal}
-_NUMBERS |= {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]}
-_TIMES = {datetime, pd.Timestamp, np.datetime64}
+# How to take the value out of a number. The built-in type is asked, not the cell, which may be of a derived class whose
+# own methods raise, or say another thing than pandas finds.
+_NUMBERS = {
+    float: float.__float__,
+    int: int.__int__,
+    complex: complex.__complex__,
+    Decimal: Decimal.__float__,
+    np.number: complex,
+}
 
 
 class Cells(NamedTuple):
-    """The cells of one column: `texts` are the different ones among them, `codes` (n,) says which of them a cell has."""
+    """The cells of one column: the different texts among them, and for each cell (n,) the place of its text."""
 
     codes: NDArray[np.intp]
     texts: list[str]
@@ -45,7 +48,7 @@ def read(column: pd.Series) -> Cells:
         with np.errstate(all="ignore"):
             numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
         codes, distinct = pd.factorize(numbers, use_na_sentinel=False)
-        return Cells(codes, [_of_number(number) for number in distinct.tolist()])
+        return Cells(codes, [_of_double(number) for number in distinct.tolist()])
     # A dictionary, because pandas' own tables of texts take two that differ after a zero byte for one.
     places: dict[str, int] = {}
     codes = [places.setdefault(text(cell), len(places)) for cell in column.to_numpy(dtype=object)]
@@ -59,31 +62,34 @@ def text(cell: Any) -> str:
     ('2', 'inf', 'True', '', '')
     """
     kind = type(cell)
-    if kind in _TEXTS:
-        return cell.strip()
-    if kind in _TRUTH_VALUES:
+    if issubclass(kind, str):
+        return str.__str__(cell).strip()
+    if kind in (bool, np.bool_):
         return str(bool(cell))
-    if kind in _NUMBERS:
-        return _of_number(cell)
-    if kind is date:
-        return str(cell)
-    if kind in _TIMES:
-        try:
+    try:
+        if issubclass(kind, datetime | np.datetime64):
             moment = pd.Timestamp(cell)
             return "" if moment is pd.NaT else str(moment)
-        except Exception:  # a year beyond those that pandas counts, or a time zone that is no plain one
-            return ""
+        if issubclass(kind, date):
+            return date.isoformat(cell)
+        for base, value_of in _NUMBERS.items():
+            if issubclass(kind, base) and kind is not np.timedelta64:
+                return _of_value(value_of(cell))
+    except Exception:  # a year beyond those that pandas counts, a time zone that is no plain one, a signalling NaN
+        pass
     return ""
 
 
-def _of_number(number: Any) -> str:
-    """The nearest double as a text. A complex number is the real one that it may have been before it was cast."""
+def _of_value(number: int | float | complex) -> str:
     try:
         value = complex(number)
     except OverflowError:  # a whole number beyond the largest double
         return "inf" if number > 0 else "-inf"
-    except ValueError:  # a signalling NaN of `decimal`
+    # A complex number that is real may have been cast because of another cell.
+    return _of_double(value.real) if value.imag == 0 else ""
+
+
+def _of_double(value: float) -> str:
+    if math.isnan(value):
         return ""
-    if math.isnan(value.real) or value.imag != 0:
-        return ""
-    return str(int(value.real)) if value.real.is_integer() else str(value.real)
+    return str(int(value)) if value.is_integer() else str(value)

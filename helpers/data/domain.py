@@ -26,8 +26,8 @@ _MOST_CELLS = 10**8
 class _PickledByContent:
     """Equal objects have equal pickles, which the noise of a seeded fit is keyed by.
 
-    An ordinary pickle differs between two fields that hold one object and two fields that hold equal ones; the pickler's
-    option `fast` leaves that out. The types of levels and labels count: they are those of the samples.
+    An ordinary pickle tells two fields that hold one object from two that hold equal ones; with its option `fast` the
+    pickler leaves that out. The types of levels and labels count: they are those of the samples.
     """
 
     def __reduce__(self):
