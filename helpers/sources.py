@@ -94,9 +94,16 @@ def imports(library: str, texts: Iterable[str]) -> bool:
 
 
 def module_digest(name: str) -> str:
-    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now."""
+    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now.
+
+    A room's covers the YAML files beside its `__init__.py` too: they are what it reads (`helpers.data.sets`).
+    """
     file = _file(name)
-    return _tree_digest(file.read_text()) if file else "absent"
+    if not file:
+        return "absent"
+    code = _tree_digest(file.read_text())
+    facts = sorted(file.parent.glob("*.yaml")) if file.name == "__init__.py" else []
+    return digest(" ".join([code, *(f"{fact.name}={digest(fact.read_bytes())}" for fact in facts)])) if facts else code
 
 
 def modules_digest(names: Iterable[str]) -> str:
