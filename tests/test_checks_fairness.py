@@ -14,7 +14,8 @@ from sklearn.metrics import accuracy_score
 from checks import fairness
 from checks.fairness import NOTIONS, Gap
 from helpers import data, erm
-from helpers.data.groups import LEVELS, load_groups, load_members
+from helpers.data.groups import LEVELS, load_members
+from helpers.data.public import ham10000_metadata
 
 RNG = np.random.default_rng
 
@@ -321,7 +322,6 @@ def fitted_with_bounds(bounds):
         (lambda: fairness.published_reach([1.0], epsilon=0.0, delta=0.1, n_records=9, dimension=2), "epsilon must be"),
         (lambda: fitted_with_bounds([[0.0, math.inf]]), "bounds must be finite"),
         (lambda: fitted_with_bounds([[math.nan, 1.0]]), "bounds must be finite"),
-        (lambda: load_groups("electricity"), "name must be one of 'adult', 'ham10000'"),
         (lambda: load_members("adults", "sex", "Female"), "name must be one of 'adult', 'ham10000'"),
         (lambda: load_members("adult", "age", "Female"), "attribute must be one of 'sex', 'race'"),
         (lambda: load_members("adult", "sex", "female"), "level must be one of 'Female', 'Male', got 'female'"),
@@ -333,7 +333,7 @@ def test_what_makes_no_sense_is_refused(call, needle):
 
 
 def test_an_unknown_group_is_refused_before_anything_is_loaded(monkeypatch):
-    monkeypatch.setattr("helpers.data.groups.load_groups", lambda name: pytest.fail("loaded"))
+    monkeypatch.setattr("helpers.data.groups.ham10000_metadata", lambda: pytest.fail("loaded"))
     with pytest.raises(ValueError, match="level must be"):
         load_members("ham10000", "sex", "Female")
 
@@ -342,23 +342,22 @@ def test_an_unknown_group_is_refused_before_anything_is_loaded(monkeypatch):
 
 
 @pytest.mark.skipif(not data.is_available("adult"), reason="Adult is not on this machine")
-def test_groups_of_adult_are_those_of_its_columns():
-    adult, groups = data.load("adult"), load_groups("adult")
+def test_groups_of_adult_share_its_records_out():
+    members = {(a, level): load_members("adult", a, level) for a, levels in LEVELS["adult"].items() for level in levels}
     for attribute, level, count in (("sex", "Female", 16192), ("race", "Black", 4685), ("race", "White", 41762)):
-        member = (groups[attribute] == level).to_numpy()
-        column = adult.X[:, adult.feature_names.index(f"{attribute}={level}")]
-        assert member.sum() == count
-        assert (member == (column == 1)).all()
-        assert (load_members("adult", attribute, level) == member).all()
-    assert {name: set(values) for name, values in LEVELS["adult"].items()} == {c: set(groups[c]) for c in groups}
+        assert members[attribute, level].sum() == count
+    for attribute, levels in LEVELS["adult"].items():
+        assert (sum(members[attribute, level].astype(int) for level in levels) == 1).all()
 
 
 @pytest.mark.skipif(not data.is_available("ham10000"), reason="HAM10000 is not on this machine")
 def test_groups_of_ham10000_are_those_of_its_metadata():
-    known, groups = data.ham10000_metadata(), load_groups("ham10000")
-    assert (groups.sex == known.sex).all()
-    assert (groups[known.age.isna().to_numpy()].age == "unknown").all()
-    assert known.age[(groups.age == "under 45").to_numpy()].max() == 40
-    assert known.age[(groups.age == "45 to 64").to_numpy()].agg(["min", "max"]).tolist() == [45, 60]
-    assert known.age[(groups.age == "65 and over").to_numpy()].min() == 65
-    assert {name: set(values) for name, values in LEVELS["ham10000"].items()} == {c: set(groups[c]) for c in groups}
+    known, members = ham10000_metadata(), {}
+    for attribute, levels in LEVELS["ham10000"].items():
+        members |= {(attribute, level): load_members("ham10000", attribute, level) for level in levels}
+        assert (sum(members[attribute, level].astype(int) for level in levels) == 1).all()
+    assert all((members["sex", level] == (known.sex == level)).all() for level in LEVELS["ham10000"]["sex"])
+    assert (members["age", "unknown"] == known.age.isna()).all()
+    assert known.age[members["age", "under 45"]].max() == 40
+    assert known.age[members["age", "45 to 64"]].agg(["min", "max"]).tolist() == [45, 60]
+    assert known.age[members["age", "65 and over"]].min() == 65

@@ -3,34 +3,68 @@
 import dpbook_pages as extension
 import pytest
 
-from helpers import data
+from helpers import data, paths, sources
 from helpers.book import chapters
-from helpers.data import cards
+from helpers.data import catalogue, sets
+from helpers.data.schema import Schema
 
 HEAVY = ("kddcup99", "ham10000")  # half a gigabyte, and seconds to compare rows
 NAMES = list(data.available().name)
 
 
-def test_every_data_set_has_a_card_and_no_other():
-    assert set(cards._CARDS) == set(NAMES)
-    assert [card.name for card in cards.cards()] == NAMES
+def test_every_data_set_has_a_loader_and_a_file_of_its_own():
+    assert NAMES == list(sets.NAMES) == list(catalogue._LOADERS)
+    assert {sets.file(name).name for name in NAMES} == {file.name for file in sets.file("wine").parent.glob("*.yaml")}
+    allowed = {"minority", "counts", "n", "published_ratio", "repeated", "where", "files", "header", "rebuilt"}
+    for name in NAMES:
+        schema = sets.card(name).schema
+        assert set(schema.facts) <= allowed, name
+        assert schema.record
+        assert schema.source
+        assert schema.licence
+        assert len(schema.basis) > 20
+
+
+def test_asking_for_one_card_reads_no_other_file(monkeypatch):
+    read, seen = Schema.read, []
+    monkeypatch.setattr(sets.Schema, "read", lambda file: seen.append(file.name) or read(file))
+    sets._card.cache_clear()
+    data.load("gaussian_mixture")
+    data.load("wine")
+    assert seen == ["gaussian_mixture.yaml", "wine.yaml"]
+
+
+def test_the_cards_are_part_of_what_chapters_depend_on(tmp_path, monkeypatch):
+    for file in sets.file("wine").parent.iterdir():
+        if file.is_file():
+            target = tmp_path / "helpers" / "data" / "sets" / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    before = sources.module_digest("helpers.data.sets")
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    assert sources.module_digest("helpers.data.sets") == before
+    (tmp_path / "helpers/data/sets/wine.yaml").write_text("basis: another")
+    assert sources.module_digest("helpers.data.sets") != before
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.weekly if n in HEAVY else ()) for n in NAMES])
 def test_a_card_says_what_the_file_holds(name):
-    card, outline = cards.card(name), data.outline(name)
+    card = sets.card(name)
+    outline = card.outline()
     try:
         loaded = data.load(name)
     except data.DatasetUnavailable as absent:
         assert card.n_repeated is None
         pytest.skip(f"{name}: {absent.reason}")
     assert (card.n, card.n_features, card.n_repeated) == (loaded.n, loaded.n_features, loaded.n_repeated)
-    if card.is_counted:
-        assert card.n_minority == loaded.counts.min()
+    if card.counts:
+        assert card.counts == tuple(loaded.counts)
+        assert card.n_minority == min(card.counts)
+        assert card.ratio == loaded.imbalance_ratio
     else:
         assert abs(card.n_minority - loaded.counts[1]) < 0.2 * card.n_minority
-    assert (card.basis, card.licence) == (loaded.bounds_basis, loaded.licence)
-    assert loaded.source.startswith(card.source)
+    assert (outline.bounds_basis, outline.licence) == (loaded.bounds_basis, loaded.licence)
+    assert loaded.source.startswith(outline.source)
     assert outline.n == 0
     assert (outline.feature_names, outline.class_names) == (loaded.feature_names, loaded.class_names)
     assert (outline.bounds == loaded.bounds).all()
@@ -39,10 +73,9 @@ def test_a_card_says_what_the_file_holds(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_needs_no_file(name, tmp_path, monkeypatch):
     monkeypatch.setattr("helpers.paths.data_folders", lambda: pytest.fail("a file was looked for"))
-    card = cards.card(name)
-    assert card.record
+    card = sets.card(name)
     assert card.minority
-    assert (card.bounds == "none declared") == (data.outline(name).bounds is None)
+    assert (card.bounds == "none declared") == (card.schema.bounds is None)
     assert (card.bounds == "none declared") == (card.n_repeated is None)
 
 
@@ -59,19 +92,19 @@ def test_a_card_needs_no_file(name, tmp_path, monkeypatch):
     ],
 )
 def test_bounds_in_words(name, bounds):
-    assert cards.card(name).bounds == bounds
+    assert sets.card(name).bounds == bounds
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="did you mean 'mammography'"):
-        data.outline("mamography")
+        sets.card("mamography")
 
 
 def test_the_page_has_a_row_and_a_card_for_each_with_the_chapters_that_use_it():
     table = extension._card_table()
     assert table.count("* - {ref}`") == len(NAMES)
     assert "{ref}`isolet <data-isolet>`\n  - 7,797\n  - 617\n  - about 600 (7.7 %)\n  - not known" in table
-    shown = extension._card(cards.card("mammography"), ["smote", "bagging"])
+    shown = extension._card(sets.card("mammography"), ["smote", "bagging"])
     for words in (
         "(data-mammography)=",
         "a spot in a mammogram",
@@ -83,7 +116,7 @@ def test_the_page_has_a_row_and_a_card_for_each_with_the_chapters_that_use_it():
         "{ref}`smote <smote>`, {ref}`bagging <bagging>`",
     ):
         assert words in shown, words
-    assert "In: no chapter." in extension._card(cards.card("isolet"), [])
+    assert "In: no chapter." in extension._card(sets.card("isolet"), [])
 
 
 def test_each_chapter_names_known_sets_and_those_it_requires():

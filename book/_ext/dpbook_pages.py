@@ -14,7 +14,7 @@ from html import escape
 from docutils import nodes
 from helpers import paths
 from helpers.book import chapters, claims
-from helpers.data import cards
+from helpers.data import sets
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -227,7 +227,7 @@ class DataCards(SphinxDirective):
             for name in data_sets(chapter):
                 users.setdefault(name, []).append(chapter.name)
         groups: dict[str, list[str]] = {}
-        for card in cards.cards():
+        for card in map(sets.card, sets.NAMES):
             groups.setdefault(card.group, []).append(_card(card, users.get(card.name, [])))
         content = [part for group, texts in groups.items() for part in (f"## {group}", *texts)]
         return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
@@ -237,13 +237,13 @@ def data_sets(chapter: chapters.Chapter) -> list[str]:
     """Names of the data sets that a chapter loads by itself or can be asked for, in the catalogue's order."""
     allowed = [name for item in chapter.parameters.values() for name in re.findall(r"[\w-]+", item.allowed)]
     wanted = {*chapter.requires, *allowed}
-    return [card.name for card in cards.cards() if card.name in wanted]
+    return [name for name in sets.NAMES if name in wanted]
 
 
 def _card_table() -> str:
     lines = ["```{list-table}", ":header-rows: 1", ":class: data-cards", ""]
     lines += _cells(["data set", "records", "features", "of the minority", "repeated"])
-    for card in cards.cards():
+    for card in map(sets.card, sets.NAMES):
         repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
         lines += _cells(
             [
@@ -257,12 +257,12 @@ def _card_table() -> str:
     return "\n".join([*lines, "```"])
 
 
-def _minority(card: cards.Card) -> str:
-    about = "" if card.is_counted else "about "
+def _minority(card: sets.Card) -> str:
+    about = "" if card.counts else "about "
     return f"{about}{card.n_minority:,} ({100 * card.n_minority / card.n:.2g} %)"
 
 
-def _card(card: cards.Card, users: list[str]) -> str:
+def _card(card: sets.Card, users: list[str]) -> str:
     repeated = "" if not card.n_repeated else f" {card.n_repeated:,} records repeat the features of an earlier one."
     used = ", ".join(f"{{ref}}`{name} <{name}>`" for name in users) or "no chapter"
     return "\n".join(
@@ -270,11 +270,11 @@ def _card(card: cards.Card, users: list[str]) -> str:
             f"(data-{card.name})=",
             f"### {card.name}",
             "",
-            f"A record: {card.record}. The minority: {card.minority}.",
+            f"A record: {card.schema.record}. The minority: {card.minority}.",
             "",
             f"- {card.n:,} records, {card.n_features:,} features, {_minority(card)} of the minority.{repeated}",
-            f"- Bounds: {card.bounds}. Why public: {card.basis}.",
-            f"- Source: {card.source}. Licence: {card.licence}.",
+            f"- Bounds: {card.bounds}. Why public: {card.schema.basis}.",
+            f"- Source: {card.schema.source}. Licence: {card.schema.licence}.",
             f"- In: {used}.",
         ]
     )
