@@ -14,11 +14,11 @@ from synthesis_data import ledgers
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, zcdp_budget
 from helpers.synthesis import AIM, GEM, PAPER, PrivBayes
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module
-from helpers.synthesis.curator import Curator, zcdp_budget
+from helpers.synthesis import curator as curator_module
 
 BITS = Domain(
     [
@@ -128,7 +128,7 @@ def test_the_audit_would_see_too_little_noise(monkeypatch):
 
     monkeypatch.setattr(base_module, "zcdp_budget", lambda epsilon, delta: 900.0)
     monkeypatch.setattr(
-        gem_module.GEM, "_guarantee", lambda self, ledger, rng: base_module.Guarantee(2.0, 1e-3, REPLACE_ONE)
+        gem_module.GEM, "_guarantee", lambda self, *arguments: base_module.Guarantee(2.0, 1e-3, REPLACE_ONE)
     )
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
@@ -184,7 +184,7 @@ def test_too_many_cells_are_refused_before_anything_is_spent(monkeypatch):
     wide = Domain.from_bounds([[0, 1]] * 3, n_bins=300)
     with pytest.raises(ValueError, match="27,000,000"):
         GEM(1.0, domain=wide, workload="all").fit(*bits(20))
-    assert kept[0].events == []
+    assert not any(ledger.bill for ledger in kept)
 
 
 @both
@@ -238,7 +238,7 @@ def test_more_than_the_budget_is_never_released(monkeypatch, model):
 
     model.fit(*bits())
     monkeypatch.setattr(type(model), "_fit_model", greedy)
-    with pytest.raises(RuntimeError, match="more than its budget"):
+    with pytest.raises(RuntimeError, match="more than the budget"):
         model.fit(*bits())
     assert not hasattr(model, "guarantee_")
 
@@ -248,7 +248,7 @@ def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
     model = clone(model).set_params(domain=BITS).fit(*bits())
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert "guarantee_" in fitted
-    measure, calls = Curator._counts, []
+    measure, calls = curator_module._Tables.counts, []
 
     def broken(self, attributes):
         calls.append(attributes)
@@ -256,7 +256,7 @@ def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
             raise KeyboardInterrupt
         return measure(self, attributes)
 
-    monkeypatch.setattr(Curator, "_counts", broken)
+    monkeypatch.setattr(curator_module._Tables, "counts", broken)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(epsilon=50.0).fit(*bits())
     assert {name for name in vars(model) if name.endswith("_")} <= {"n_features_in_"}

@@ -61,15 +61,16 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         classes = self.classes if self.domain is None else self.domain.classes
         label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
-        if self.domain is None:
-            self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),))
-        vars(self).update(self._learn(X.shape[1], Ledger((X, y), self._relation, self._noise_generator(X, y))))
+        # What is too large, or not in the domain, is refused here, where nothing has been spent.
+        self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),) if self.domain is None else self.domain.sizes)
+        records = (X, y) if self.domain is None else self.domain.encode(X, y)
+        vars(self).update(self._learn(Ledger(records, self._relation, self._noise_generator(X, y)), X.shape[1]))
         return self
 
-    def _learn(self, d: int, ledger: Ledger) -> Fitted:
-        """All attributes of the fitted object, from the ledger's answers."""
+    def _learn(self, ledger: Ledger, d: int) -> Fitted:
+        """All attributes of the fitted object, from the answers of a ledger of codes; of (X, y) without a domain."""
         budget = self._total_budget() * (1 - _ROUNDING)
-        domain = self.domain
+        domain, coded = self.domain, ledger
         if domain is None:
             share = self.domain_share * budget
             domain = noisy_domain(
@@ -81,8 +82,8 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
                 budget=share,
             )
             budget -= share
-        self._check_sizes(domain.sizes)
-        curator = Curator(ledger.view(lambda records: domain.encode(*records)), domain.sizes)
+            coded = ledger.view(lambda records: domain.encode(*records))
+        curator = Curator(coded, domain.sizes)
         with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
             model = self._fit_model(curator, domain.sizes, budget)
         return model | {
