@@ -1,8 +1,8 @@
 """The project's own code as values: which modules a piece of source reaches, and a digest of each.
 
 A digest is taken of the syntax tree without comments, layout and docstrings, so it changes when what is computed can
-change, not when a word does. Reach is what imports say, followed through the package; code that names a module only
-at run time (`importlib.import_module`) is not seen. What is done with the digests is left to the callers.
+change, not when a word does. Reach is what imports say, followed through the project's packages; code that names a
+module only at run time (`importlib.import_module`) is not seen. What is done with the digests is left to the callers.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from helpers import paths
 
-PACKAGE = "helpers"
+PACKAGES = frozenset({"helpers", "checks"})
 _DIGITS = 16  # hexadecimal: against changes, not against an adversary
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 
@@ -33,7 +33,7 @@ def digest(content: bytes | str) -> str:
 
 
 def reached(texts: Iterable[str], *, parents: bool = True) -> list[str]:
-    """Names of the package's modules that pieces of source import, directly or through one another, sorted.
+    """Names of the project's modules that pieces of source import, directly or through one another, sorted.
 
     Importing `helpers.a.b` runs `helpers` and `helpers.a` first, so these are reached too, unless `parents` is false:
     where they only gather names, they change nothing in `helpers.a.b`. Imports inside functions count.
@@ -56,23 +56,16 @@ def reached(texts: Iterable[str], *, parents: bool = True) -> list[str]:
 
 
 def imports(library: str, texts: Sequence[str]) -> bool:
-    """Whether pieces of source, or a module of the package that they reach, import a library such as `torch`."""
+    """Whether pieces of source, or a module of the project that they reach, import a library such as `torch`."""
     files = filter(None, map(_file, reached(texts)))
     texts = [*texts, *(file.read_text() for file in files)]
     return any(name.split(".")[0] == library for text in texts for name in _imports(text, ""))
 
 
 def module_digest(name: str) -> str:
-    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now.
-
-    A room's covers the YAML files beside its `__init__.py` too: they are what it reads (`helpers.data.sets`).
-    """
+    """Digest of a module of the project, `helpers.erm.solver` say, as its file is now."""
     file = _file(name)
-    if not file:
-        return "absent"
-    code = _tree_digest(file.read_text())
-    facts = sorted(file.parent.glob("*.yaml")) if file.name == "__init__.py" else []
-    return digest(" ".join([code, *(f"{fact.name}={digest(fact.read_bytes())}" for fact in facts)])) if facts else code
+    return _tree_digest(file.read_text()) if file else "absent"
 
 
 def modules_digest(names: Iterable[str]) -> str:
@@ -92,14 +85,14 @@ def cells_digest(cells: Sequence[str]) -> str:
 
 
 def _file(name: str) -> Path | None:
-    """The file of a module; None for what is no module of the package, such as a function that is imported."""
+    """The file of a module; None for what is no module of the project, such as a function that is imported."""
     target = paths.ROOT.joinpath(*name.split("."))
     return next((file for file in (target / "__init__.py", target.with_suffix(".py")) if file.is_file()), None)
 
 
 def _imported(source: str, package: str, parents: bool) -> set[str]:
     """What `source`, a part of `package`, imports from the project: modules, their packages, perhaps attributes."""
-    own = [name.split(".") for name in _imports(source, package) if name.split(".")[0] == PACKAGE]
+    own = [name.split(".") for name in _imports(source, package) if name.split(".")[0] in PACKAGES]
     if not parents:
         return {".".join(parts) for parts in own}
     return {".".join(parts[:length]) for parts in own for length in range(1, len(parts) + 1)}

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from dpbook_pages import summary
 
 from helpers import paths
 from helpers.book import chapters, claims, pages
-from helpers.book.extension import summary
 from helpers.data import sets
 
 

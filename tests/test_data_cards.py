@@ -1,9 +1,10 @@
 """Cards of data sets: what they say without a file is what the files hold."""
 
+import dpbook_pages as extension
 import pytest
 
 from helpers import data, paths, sources
-from helpers.book import chapters, extension
+from helpers.book import chapters
 from helpers.data import catalogue, sets
 from helpers.data.schema import Schema
 

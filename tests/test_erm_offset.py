@@ -13,8 +13,8 @@ from scipy.stats import gamma, kstest, norm
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
+from checks import exact_loss, worst_case
 from helpers import erm
-from helpers.evidence import exact_loss, worst_case
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
 
 N_FITS = 160

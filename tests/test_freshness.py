@@ -28,6 +28,8 @@ def project(tmp_path, monkeypatch):
     write(tmp_path, "helpers/room/lazy.py", "def h(x):\n    return x\n")
     write(tmp_path, "helpers/room/alone.py", "z = 1\n")
     write(tmp_path, "helpers/unused.py", "y = 1\n")
+    write(tmp_path, "checks/__init__.py", "")
+    write(tmp_path, "checks/chapter.py", "from helpers import unused\n")
     write(tmp_path, "helpers/book/__init__.py", "from helpers.book import display, results\n")
     write(tmp_path, "helpers/book/display.py", "d = 1\n")
     write(tmp_path, "helpers/book/results.py", "r = 1\n")
@@ -68,6 +70,13 @@ def test_reach_follows_imports_through_packages_and_functions(project):
     assert sources.reached(["from helpers.room import near"])[-3:] == [
         *("helpers.room.lazy", "helpers.room.near", "helpers.unused")
     ]
+
+
+def test_what_verdicts_need_counts_as_the_package_does(project):
+    cells = ["from checks import chapter"]
+    assert sources.reached(cells) == ["checks", "checks.chapter", "helpers", "helpers.unused"]
+    assert changed(project, cells, "checks/chapter.py", "from helpers import unused\nx = 1\n") == ["checks.chapter"]
+    assert changed(project, cells, "helpers/unused.py", "y = 2\n") == ["helpers.unused"]
 
 
 @pytest.mark.parametrize(

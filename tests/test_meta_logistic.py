@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 
 from helpers import erm
-from helpers.erm import partitions
+from helpers.erm import partitions, risk
 from helpers.meta import PrivateLogisticRegression, logistic
 from helpers.meta.threshold import cost_threshold, f1_threshold
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee, randomness
@@ -287,7 +287,7 @@ def test_parts_release_what_one_array_does(options, source, tmp_path, monkeypatc
     the_same_keys(monkeypatch)
     whole = made(epsilon=1.0, **options).fit(X, y)
     monkeypatch.setattr(partitions, "_FEW", 0)
-    monkeypatch.setattr(partitions, "_ENTRIES", 64)
+    monkeypatch.setattr(risk, "_ENTRIES", 64)
     the_same_keys(monkeypatch)
     with dask.config.set(scheduler="synchronous"):
         parts = made(epsilon=1.0, **options).fit(*in_parts(X, y, source, tmp_path))

@@ -1,8 +1,8 @@
-"""What makes a notebook a page of the book: figures and tables, recorded results, claims, chapters, the Sphinx side.
+"""What makes a notebook a page of the book: figures and tables, recorded results, claims, chapters.
 
 A notebook cell calls the names below and `helpers.book.claims`; `chapters` are the notebooks as objects with their
-`parameters`, `freshness` says what their outputs depend on, `record` keeps full-scale results, `pages` builds HTML,
-and `extension` is what Sphinx loads. Nothing here computes a result.
+`parameters`, `freshness` says what their outputs depend on, `record` keeps full-scale results, and `pages` builds HTML
+with the extensions in `book/_ext`. Nothing here computes a result.
 """
 
 __all__ = [

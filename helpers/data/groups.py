@@ -1,7 +1,7 @@
 """Who belongs to which group, for the data sets that say so: sex and race in Adult, sex and age in HAM10000.
 
 Groups are attributes of persons, as private as the labels; here they serve to measure what a classifier does to whom.
-Rows are aligned with `helpers.data.load`; what is measured by group is left to `helpers.evidence.fairness`.
+Rows are aligned with `helpers.data.load`; what is measured by group is left to `checks.fairness`.
 """
 
 import numpy as np

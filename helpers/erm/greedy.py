@@ -4,7 +4,7 @@ Every step makes two releases: the index of a coordinate, by a noisy choice amon
 noisy sum of slopes along it. The score of a coordinate is the distance that its exact proximal step would move it, over
 the most that one record can change that distance. Proximal steps move no two points apart, so the distance moves by at
 most rate * limit / n, and every score by at most 1. Choosing among scores of different sensitivities with noise in
-proportion to each one's own is not private at the stated epsilon (`helpers.evidence.printed_descent`).
+proportion to each one's own is not private at the stated epsilon (`checks.greedy_descent`).
 
 What a choice at epsilon e costs: as pure privacy always e. As zero-concentrated privacy e^2/8 where probabilities are
 proportional to exp(e score / 2), which is the largest score after Gumbel noise, because its privacy loss lies in an

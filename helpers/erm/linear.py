@@ -27,8 +27,8 @@ from helpers.checks import (
 )
 from helpers.data import into_ball
 from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
-from helpers.erm.partitions import LocalTable, Table, gathered, is_dask, is_large, is_partitioned, pieces, table
-from helpers.erm.risk import Block, Rows, design_matrix, factored_rows
+from helpers.erm.partitions import gathered, is_dask, is_large, is_partitioned, table
+from helpers.erm.risk import Block, LocalTable, Rows, Table, design_matrix, factored_rows, pieces
 from helpers.erm.solver import Solution, minimize_table
 from helpers.erm.weighting import class_weights
 

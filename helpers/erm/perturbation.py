@@ -1,12 +1,12 @@
 """Private linear classifiers: noise in the objective, or noise on its minimiser.
 
 Both theorems are about exact minimisers, and a solver only comes close. So a share `tol` of epsilon pays for the
-distance between the two, and epsilon is what the *released* coefficients have. What double arithmetic adds is not in it
-(`EXACT_REALS` in `guarantee_.assumes`), but no solver is asked for more digits than there are. A computed gradient is
-off by some units in the last place of R w, w the largest weight of a record, and where the data have no curvature of
-their own the minimiser by that over the penalty: 10 units at most in tables of 3e5 near-collinear records compared with
-50 digits, where `_ROUNDING` allows 32. Releases are rounded to a public grid
-(`helpers.privacy.to_grid`).
+distance between the two, and epsilon is what the *released* coefficients have. The distance covers what double
+arithmetic does to the solver, for all records and all noise (`helpers.erm.solver.precision` has the proof): it needs a
+public bound on the summed weights over n. Where n is not the number of records, at most ten times n of them or 10^6
+count in full, and if there are more, all weigh less. Under replace-one both neighbours have as many; under add/remove
+`guarantee_.assumes` that there are no more. What rounding does to rows and noise is not in epsilon (`EXACT_REALS`);
+releases are rounded to a public grid (`helpers.privacy.to_grid`).
 
 Objective perturbation with approximate minima
     Let beta*(D, b) be the exact minimiser for data D and noise b, and let its law be (e, delta)-DP. Let beta~(D, b) be
@@ -16,9 +16,8 @@ Objective perturbation with approximate minima
     P(beta~ + u in A) and P(beta* + u in A); and beta* + u, post-processing of beta*, is (e, delta)-DP. So P(beta~ + u
     in A) <= e^{r rho} P(beta* + u in A) <= e^{r rho} (e^e P'(beta* + u in A) + delta) <= e^{e + 2 r rho} P'(beta~ + u
     in A) + e^{r rho} delta. With e = (1 - tol) epsilon and r = tol epsilon / (2 rho) the sum is epsilon. Here rho = tol
-    s / (2 R), so that u has the mean length s d / (epsilon R), whatever tol is, and the constant s = 4e-7 makes it
-    invisible in any score; or rho is what rounding leaves, if that is more, and u is some 1e-14 n / tol times as long
-    as the objective's noise. With more than 10^7 records a larger tol is better.
+    s / (2 R), so that u has the mean length s d / (epsilon R), whatever tol is, and the constant s = 1e-5 makes it
+    invisible in any score; or rho is what rounding leaves, if that is more.
 Output perturbation with approximate minima
     Exact minimisers of neighbours are within S = `largest_move` of each other, approximate ones within S + 2 rho, so
     noise at the rate epsilon / (S + 2 rho) gives epsilon. With rho = tol S / (2 (1 - tol)) that is the rate (1 - tol)
@@ -41,6 +40,7 @@ from helpers.constructors import SharedParameters
 from helpers.erm.calibration import calibrate, calibrate_gaussian, gaussian_jacobian_cost, largest_move
 from helpers.erm.linear import LinearClassifier, check_intercept, class_sizes, identity
 from helpers.erm.norms import RowPolytope, check_blocks, simplex_rows, surface_rows
+from helpers.erm.solver import Precision, precision
 from helpers.erm.weighting import Weighting, balanced_weights, class_weights, fixed_weights
 from helpers.privacy import (
     ADD_REMOVE,
@@ -53,8 +53,8 @@ from helpers.privacy import (
     gaussian_multiplier,
 )
 
-_BLUR = 4e-7  # s: the mean length of u is this times d / (epsilon R)
-_ROUNDING = 32 * 2.0**-52  # of a gradient, over the largest pull of a record
+_BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
+_MOST = 10**6  # records that count in full where fewer are announced
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
 
@@ -291,7 +291,7 @@ class PerturbationClassifier(PrivateLinearClassifier):
 
     def __init__(
         self,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         intercept_scaling=1.0,
         rows="clip",
@@ -359,14 +359,43 @@ class PerturbationClassifier(PrivateLinearClassifier):
 
     def _assumptions(self):
         blocks = ("one-hot blocks public",) if self.blocks is not None else ()
-        return (*blocks, *super()._assumptions())
+        # Beyond that number one more record takes weight from all others, which moves their sum twice as far.
+        few = (f"at most {self._most(self.n_records):.0e} records",) if self.neighbouring is ADD_REMOVE else ()
+        return (*blocks, *few, *super()._assumptions())
 
     def _budget(self):
         return super()._budget(self.tol)
 
-    def _rounding(self, regularization, weighting) -> float:
-        """How far double arithmetic may leave a minimiser from the exact one, from public numbers."""
-        return _ROUNDING * self.radius * weighting.own / regularization
+    def _precision(self, public, regularization, longest_noise) -> Precision:
+        """What double arithmetic leaves of minimisers, from public numbers; `longest_noise` is hardly ever exceeded."""
+        center = longest_noise / (public.divisor * regularization)
+        if self.prior is not None:
+            center += float(np.linalg.norm(self._anchor()))
+        most = self._most(public.divisor)
+        return precision(
+            self._loss(),
+            regularization,
+            width=public.width,
+            n_rows=most,
+            mean_weight=public.weighting.own * most / public.divisor,
+            longest=self.radius,
+            center=center,
+        )
+
+    def _most(self, divisor) -> int:
+        """Most records that count in full, so that what they add up to, and round off, has a public bound."""
+        return divisor if self.n_records is None else max(_MOST, 10 * divisor)
+
+    def _shortened(self, records, public, regularization, noise, distance, reach) -> np.ndarray:
+        """A point within `distance` of the exact minimiser that is shortened to `reach`."""
+        n_classes, most = len(self.classes_), self._most(public.divisor)
+        weights = self._weights(records) if self.class_weight == "balanced" else public.weights
+        number = class_sizes(records, n_classes).sum()
+        if number > most:
+            weights = (np.ones(n_classes) if weights is None else weights) * (most / number)
+        beta = self._minimiser(records, weights, regularization, noise, distance / 4).beta
+        length = np.linalg.norm(beta)
+        return beta * (reach / length) if length > reach else beta
 
 
 class ObjectivePerturbationClassifier(PerturbationClassifier):
@@ -384,9 +413,9 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     regularization, radius, fit_intercept, classes, loss, h, bounds
         As in `ERMClassifier`.
     tol : float
-        In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance 2e-7 tol / radius from the exact
+        In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance 5e-6 tol / radius from the exact
         minimiser, or as near as rounding lets it (`helpers.erm.perturbation` has the theorem). A small vector of noise,
-        of mean length 4e-7 d / (epsilon radius) or in proportion to that rounding, is added to the result.
+        of mean length 1e-5 d / (epsilon radius) or in proportion to that rounding, is added to the result.
     random_state : None or int
         None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo the privacy,
         and it must not serve two releases on related data (`PrivateMixin`).
@@ -449,7 +478,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
     >>> model = ObjectivePerturbationClassifier(epsilon=2.0, regularization=0.6, random_state=0).fit(X, y)
     >>> model.guarantee_.epsilon, round(model.noise_rate_, 6)
-    (2.0, 1.0)
+    (2.0, 0.999)
     """
 
     _noises = ("auto", "ball", "cube", "gaussian")
@@ -458,7 +487,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         self,
         epsilon=1.0,
         regularization=1e-3,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         raise_regularization=True,
         **shared,
@@ -486,11 +515,16 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         else:
             self.noise_rate_ = constants.noise
             law = Law("ball", constants.noise, size)
-        distance = max(self.tol * _BLUR / (2 * self.radius), self._rounding(total, public.weighting))
+        # Gamma and normal laws exceed these lengths with probability e^-50.
+        if delta > 0:
+            longest_noise = (math.sqrt(size) + 10) * constants.noise
+        else:
+            longest_noise = (size + 10 * math.sqrt(size) + 50) / constants.noise
+        reach, floor = self._precision(public, total, longest_noise)
+        distance = max(self.tol * _BLUR / (2 * self.radius), floor)
 
         def minimise(records, noise):
-            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
-            return self._minimiser(records, weights, total, noise, distance).beta
+            return self._shortened(records, public, total, noise, distance, reach)
 
         # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
         kept = constants.epsilon <= budget.noise * (1 + 1e-9)
@@ -567,14 +601,14 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
     >>> round(OutputPerturbationClassifier(epsilon=2.0, regularization=0.5, random_state=0).fit(X, y).noise_rate_, 5)
-    2.0
+    1.998
     """
 
     def __init__(
         self,
         epsilon=1.0,
         regularization=1e-3,
-        tol=5e-7,
+        tol=1e-3,
         delta=0.0,
         **shared,
     ):
@@ -589,11 +623,11 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
             loss=self._loss(),
             weighting=public.weighting,
         )
-        distance = max(self.tol * move / (2 * (1 - self.tol)), self._rounding(regularization, public.weighting))
+        reach, floor = self._precision(public, regularization, 0.0)
+        distance = max(self.tol * move / (2 * (1 - self.tol)), floor)
 
         def minimise(records):
-            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
-            return self._minimiser(records, weights, regularization, np.zeros(size), distance).beta
+            return self._shortened(records, public, regularization, np.zeros(size), distance, reach)
 
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         sensitivity = move + 2 * distance

@@ -493,7 +493,7 @@ def _module_of(trial: Callable) -> str:
 
 
 def _code_digest(named: set[str]) -> str:
-    own = sorted(name for name in named if name.split(".")[0] == sources.PACKAGE)
+    own = sorted(name for name in named if name.split(".")[0] in sources.PACKAGES)
     return sources.modules_digest(sources.reached((f"import {name}" for name in own), parents=False))
 
 
