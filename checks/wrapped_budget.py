@@ -26,7 +26,7 @@ def wrapped_epsilon(epsilon, delta=1e-5, *, n_rounds=100, alpha=0.67) -> float:
     """Epsilon at `delta` that is spent where the total epsilon is taken for the parameter of one round.
 
     `GEM(wrapped_epsilon(1.0), **PAPER)` is thus GEM as wrapped, at nominal epsilon 1; the wrappers' bounds are the
-    records' own besides, as those of `helpers.synthesis.range_domain`.
+    smallest and the largest value of the records besides, which no guarantee covers.
 
     Source: as `wrapped_rho`; converted by dp-accounting's Renyi accountant.
 

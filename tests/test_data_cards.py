@@ -50,7 +50,7 @@ def test_the_cards_are_part_of_what_chapters_depend_on(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.weekly if n in HEAVY else ()) for n in NAMES])
 def test_a_card_says_what_the_file_holds(name):
     card = sets.card(name)
-    outline = card.outline()
+    schema = card.schema
     try:
         loaded = data.load(name)
     except data.DatasetUnavailable as absent:
@@ -63,11 +63,10 @@ def test_a_card_says_what_the_file_holds(name):
         assert card.ratio == loaded.imbalance_ratio
     else:
         assert abs(card.n_minority - loaded.counts[1]) < 0.2 * card.n_minority
-    assert (outline.bounds_basis, outline.licence) == (loaded.bounds_basis, loaded.licence)
-    assert loaded.source.startswith(outline.source)
-    assert outline.n == 0
-    assert (outline.feature_names, outline.class_names) == (loaded.feature_names, loaded.class_names)
-    assert (outline.bounds == loaded.bounds).all()
+    assert (schema.basis, schema.licence) == (loaded.bounds_basis, loaded.licence)
+    assert loaded.source.startswith(schema.source)
+    assert (schema.feature_names, schema.class_names) == (loaded.feature_names, loaded.class_names)
+    assert (schema.bounds == loaded.bounds).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
