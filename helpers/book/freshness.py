@@ -46,7 +46,7 @@ def changed(then: Parts, now: Parts) -> list[str]:
 
 def _code(cells: Sequence[str]) -> Parts:
     parts = {_CELLS: sources.cells_digest(cells)}
-    parts |= {name: sources.module_digest(name) for name in sources.reached(cells)}
+    parts |= sources.parts(cells)
     wanted = _patterns(cells, "reference_table", {})
     for file in sorted((paths.REFERENCE / "tables").glob("*.csv")):
         if any(fnmatchcase(file.stem, pattern) for pattern in wanted):

@@ -494,7 +494,7 @@ def _module_of(trial: Callable) -> str:
 
 def _code_digest(named: set[str]) -> str:
     own = sorted(name for name in named if name.split(".")[0] in sources.PACKAGES)
-    return sources.modules_digest(sources.reached((f"import {name}" for name in own), parents=False))
+    return _hash(sources.parts(f"import {name}\n{name}" for name in own))
 
 
 class _ValueHasher(NumpyHasher):
