@@ -20,6 +20,7 @@ What is done with the digests is left to the callers.
 import ast
 import hashlib
 import io
+import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 _OF_ANY_MODULE = {"__doc__", "__file__", "__name__", "__package__", "__path__"}
 _BY_TEXT = {"eval", "exec", "globals", "locals"}  # functions that may read any name of their module
 _STATEMENTS = ""  # stands in the place of a definition's name
+_DATA = "helpers.data"
+_CARDS = f"{_DATA}.sets"  # the room whose YAML files are the cards of the data sets
 
 parsed = cache(ast.parse)
 
@@ -48,19 +51,38 @@ def digest(content: bytes | str) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:_DIGITS]
 
 
-def parts(texts: Iterable[str]) -> dict[str, str]:
-    """One digest a module, of the definitions that pieces of source reach in it and of its statements.
+def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str]:
+    """One digest a module, of the definitions that pieces of source reach in it and of its statements; and one a card.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Pieces of source.
+    cards_by_name : bool
+        Of the cards of data sets, the YAML files of `helpers.data.sets`, take those alone whose names stand in the
+        pieces or in what they reach outside `helpers.data`. Otherwise all are taken, for the names of the sets may come
+        from elsewhere: from a parameter, or from the cell of a trial.
 
     Raises
     ------
     SyntaxError
         Not plain Python.
     """
-    found = {}
-    for name, reached_in in definitions(texts).items():
+    texts, found, words = list(texts), {}, set()
+    reached = definitions(texts)
+    for name, reached_in in reached.items():
         digests = [f"{one} {_definition_digest(*_source(name), one)}" for one in sorted(reached_in)]
         if kept := [entry for entry in digests if not entry.endswith(" ")]:
             found[name] = digest("\n".join(kept))
+    if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
+        return found
+    if cards_by_name:
+        words |= _words("\n".join(map(_cell, texts)))
+        outside = (name for name in reached if not name.startswith(_DATA))
+        words = words.union(*(_definition_words(*_source(name), one) for name in outside for one in reached[name]))
+    for card in sorted(_file(_CARDS).parent.glob("*.yaml")):
+        if not cards_by_name or card.stem in words or "available" in reached.get(f"{_DATA}.catalogue", ()):
+            found[f"{_CARDS}: {card.name}"] = digest(card.read_bytes())
     return found
 
 
@@ -94,16 +116,9 @@ def imports(library: str, texts: Iterable[str]) -> bool:
 
 
 def module_digest(name: str) -> str:
-    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now.
-
-    A room's covers the YAML files beside its `__init__.py` too: they are what it reads (`helpers.data.sets`).
-    """
+    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now."""
     file = _file(name)
-    if not file:
-        return "absent"
-    code = _tree_digest(file.read_text())
-    facts = sorted(file.parent.glob("*.yaml")) if file.name == "__init__.py" else []
-    return digest(" ".join([code, *(f"{fact.name}={digest(fact.read_bytes())}" for fact in facts)])) if facts else code
+    return _tree_digest(file.read_text()) if file else "absent"
 
 
 def modules_digest(names: Iterable[str]) -> str:
@@ -473,6 +488,17 @@ def _definition_digest(source: str, package: str, name: str) -> str:
     content = _module(source, package)
     nodes = content.definitions.get(name, []) if name != _STATEMENTS else content.statements
     return digest(_plain(nodes)) if nodes else ""
+
+
+@cache
+def _definition_words(source: str, package: str, name: str) -> frozenset[str]:
+    """Words of what defines a name: of its names and texts, without docstrings."""
+    content = _module(source, package)
+    return frozenset(_words(_plain(content.definitions.get(name, []) if name != _STATEMENTS else content.statements)))
+
+
+def _words(plain: str) -> set[str]:
+    return set(re.split(r"\\[nt]|\W+", plain))  # a line break in a text is written as two characters
 
 
 @cache

@@ -1,10 +1,12 @@
 """Cards of data sets: what they say without a file is what the files hold."""
 
+import shutil
+
 import dpbook_pages as extension
 import pytest
 
 from helpers import data, paths, sources
-from helpers.book import chapters
+from helpers.book import chapters, freshness
 from helpers.data import catalogue, sets
 from helpers.data.schema import Schema
 
@@ -34,23 +36,42 @@ def test_asking_for_one_card_reads_no_other_file(monkeypatch):
     assert seen == ["gaussian_mixture.yaml", "wine.yaml"]
 
 
-def test_the_cards_are_part_of_what_chapters_depend_on(tmp_path, monkeypatch):
-    for file in sets.file("wine").parent.iterdir():
-        if file.is_file():
-            target = tmp_path / "helpers" / "data" / "sets" / file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read_bytes())
-    before = sources.module_digest("helpers.data.sets")
+def test_an_edited_card_makes_old_what_uses_its_set_and_nothing_else(tmp_path, monkeypatch):
+    shutil.copytree(paths.ROOT / "helpers", tmp_path / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    assert sources.module_digest("helpers.data.sets") == before
-    (tmp_path / "helpers/data/sets/wine.yaml").write_text("basis: another")
-    assert sources.module_digest("helpers.data.sets") != before
+    head = "from helpers import data\n"
+    pieces = {
+        "named": head + "data.load('wine')",
+        "other": head + "data.load('ecoli')",
+        "read": head + "data.available()",
+        "none": head + "data.split",
+        "through": "from helpers.study import benchmark\nbenchmark.DATASETS\nfrom helpers import data\ndata.load",
+    }
+
+    def parts(piece, **options):
+        return sources.parts([pieces[piece]], **options)
+
+    known = {piece: parts(piece, cards_by_name=True) for piece in pieces}
+    assert "helpers.data.sets: ecoli.yaml" in known["through"]
+    all_known = {piece: parts(piece) for piece in pieces}
+    card = tmp_path / "helpers/data/sets/wine.yaml"
+    card.write_text(card.read_text().replace("high: 15", "high: 16"))
+    changed = {piece for piece in pieces if parts(piece, cards_by_name=True) != known[piece]}
+    assert changed == {"named", "read"}
+    # Where names of sets may come from elsewhere, every card counts.
+    assert {piece for piece in pieces if parts(piece) != all_known[piece]} == set(pieces) - {"none"}
+
+
+def test_each_chapter_depends_on_the_cards_of_the_sets_that_it_requires():
+    for chapter in chapters.chapters():
+        parts = freshness.of_outputs(chapter.code)
+        assert {f"helpers.data.sets: {name}.yaml" for name in chapter.requires} <= set(parts), chapter.name
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.weekly if n in HEAVY else ()) for n in NAMES])
 def test_a_card_says_what_the_file_holds(name):
     card = sets.card(name)
-    outline = card.outline()
+    schema = card.schema
     try:
         loaded = data.load(name)
     except data.DatasetUnavailable as absent:
@@ -63,11 +84,10 @@ def test_a_card_says_what_the_file_holds(name):
         assert card.ratio == loaded.imbalance_ratio
     else:
         assert abs(card.n_minority - loaded.counts[1]) < 0.2 * card.n_minority
-    assert (outline.bounds_basis, outline.licence) == (loaded.bounds_basis, loaded.licence)
-    assert loaded.source.startswith(outline.source)
-    assert outline.n == 0
-    assert (outline.feature_names, outline.class_names) == (loaded.feature_names, loaded.class_names)
-    assert (outline.bounds == loaded.bounds).all()
+    assert (schema.basis, schema.licence) == (loaded.bounds_basis, loaded.licence)
+    assert loaded.source.startswith(schema.source)
+    assert (schema.feature_names, schema.class_names) == (loaded.feature_names, loaded.class_names)
+    assert (schema.bounds == loaded.bounds).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

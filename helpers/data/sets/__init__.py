@@ -14,9 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from helpers.data.dataset import Dataset
 from helpers.data.schema import Schema
 
 # In the order of the publisher's numbers.
@@ -93,10 +90,6 @@ class Card:
         if self.name in BENCHMARK:
             return "The benchmark of imbalanced-learn"
         return "Larger public sets" if self.files else "Simulated, or bundled with scikit-learn"
-
-    def outline(self) -> Dataset:
-        """The data set without its records."""
-        return self.schema.records(np.zeros((0, self.n_features)), np.zeros(0), self.name)
 
     @property
     def bounds(self) -> str:
