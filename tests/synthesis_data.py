@@ -1,7 +1,7 @@
 """What the tests of helpers.synthesis share: a look at what a fit has spent."""
 
+from helpers.privacy import Ledger
 from helpers.synthesis import base
-from helpers.synthesis.curator import Ledger
 
 
 def ledgers(monkeypatch) -> list[Ledger]:
@@ -9,9 +9,13 @@ def ledgers(monkeypatch) -> list[Ledger]:
     found = []
 
     class Kept(Ledger):
-        def __init__(self):
-            super().__init__()
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
             found.append(self)
+
+        @property
+        def events(self):
+            return [event for event, n in self.bill.items() for _ in range(n)]
 
     monkeypatch.setattr(base, "Ledger", Kept)
     return found

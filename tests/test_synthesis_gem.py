@@ -3,7 +3,6 @@
 import csv
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -15,11 +14,11 @@ from synthesis_data import ledgers
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivacyLeakWarning, audit_estimator
-from helpers.synthesis import AIM, GEM, PAPER, PrivBayes, range_domain
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, zcdp_budget
+from helpers.synthesis import AIM, GEM, PAPER, PrivBayes
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module
-from helpers.synthesis.curator import Curator, zcdp_budget
+from helpers.synthesis import curator as curator_module
 
 BITS = Domain(
     [
@@ -129,7 +128,7 @@ def test_the_audit_would_see_too_little_noise(monkeypatch):
 
     monkeypatch.setattr(base_module, "zcdp_budget", lambda epsilon, delta: 900.0)
     monkeypatch.setattr(
-        gem_module.GEM, "_guarantee", lambda self, ledger, rng: base_module.Guarantee(2.0, 1e-3, REPLACE_ONE)
+        gem_module.GEM, "_guarantee", lambda self, *arguments: base_module.Guarantee(2.0, 1e-3, REPLACE_ONE)
     )
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
@@ -185,7 +184,7 @@ def test_too_many_cells_are_refused_before_anything_is_spent(monkeypatch):
     wide = Domain.from_bounds([[0, 1]] * 3, n_bins=300)
     with pytest.raises(ValueError, match="27,000,000"):
         GEM(1.0, domain=wide, workload="all").fit(*bits(20))
-    assert kept[0].events == []
+    assert not any(ledger.bill for ledger in kept)
 
 
 @both
@@ -200,7 +199,7 @@ def test_nothing_about_the_classes_is_an_error(cls):
 
 def test_samples_are_refused_for_what_the_domain_has_not():
     model = GEM(1.0, domain=BITS, **QUICK[GEM]).fit(*bits(30))
-    for arguments in ({"n": -1}, {"n": 1, "label": 7}, {"n": 1, "within": "no"}):
+    for arguments in ({"n": -1}, {"n": 1, "label": 7}):
         with pytest.raises(ValueError, match="must"):
             model.sample(**arguments)
     assert ExportedDomain is Domain
@@ -229,21 +228,6 @@ def test_one_seed_and_one_question_are_one_release(model):
 
 
 @every
-def test_bounds_from_the_records_warn_at_every_fit_and_stay_in_the_guarantee(model):
-    X, y = bits()
-    with pytest.warns(PrivacyLeakWarning):
-        domain = range_domain(X)
-    model = clone(model).set_params(domain=domain)
-    for _ in range(2):
-        with pytest.warns(PrivacyLeakWarning, match="NOT PUBLIC: extremes of the records"):
-            model.fit(X, y)
-    assert any("NOT PUBLIC: extremes of the records" in assumed for assumed in model.guarantee_.assumes)
-    with warnings.catch_warnings(action="error", category=PrivacyLeakWarning):
-        declared = clone(model).set_params(domain=Domain(domain.attributes, basis="a census")).fit(X, y)
-    assert any("a census" in assumed for assumed in declared.guarantee_.assumes)
-
-
-@every
 def test_more_than_the_budget_is_never_released(monkeypatch, model):
     fit_model, model = type(model)._fit_model, clone(model).set_params(domain=BITS)
 
@@ -254,7 +238,7 @@ def test_more_than_the_budget_is_never_released(monkeypatch, model):
 
     model.fit(*bits())
     monkeypatch.setattr(type(model), "_fit_model", greedy)
-    with pytest.raises(RuntimeError, match="more than its budget"):
+    with pytest.raises(RuntimeError, match="more than the budget"):
         model.fit(*bits())
     assert not hasattr(model, "guarantee_")
 
@@ -264,7 +248,7 @@ def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
     model = clone(model).set_params(domain=BITS).fit(*bits())
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert "guarantee_" in fitted
-    measure, calls = Curator._counts, []
+    measure, calls = curator_module._Tables.counts, []
 
     def broken(self, attributes):
         calls.append(attributes)
@@ -272,7 +256,7 @@ def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
             raise KeyboardInterrupt
         return measure(self, attributes)
 
-    monkeypatch.setattr(Curator, "_counts", broken)
+    monkeypatch.setattr(curator_module._Tables, "counts", broken)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(epsilon=50.0).fit(*bits())
     assert {name for name in vars(model) if name.endswith("_")} <= {"n_features_in_"}

@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 from synthesis_data import ledgers
 
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, zcdp_budget
 from helpers.synthesis import MST, Measurement
 from helpers.synthesis import curator as curator_module
-from helpers.synthesis.curator import Curator, zcdp_budget
+from helpers.synthesis.curator import Curator
 from helpers.synthesis.mst import fit_tree
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])

@@ -4,7 +4,6 @@
 How the distribution is learned is left to the subclasses.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from itertools import combinations
@@ -18,13 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from helpers.checks import check_choice, check_integer, check_real, label_codes, validate_records
 from helpers.constructors import SharedParameters
-from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
+from helpers.data.domain import Domain, check_labels
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
     Guarantee,
     Ledger,
-    PrivacyLeakWarning,
     PrivateMixin,
     check_random_state,
     zcdp_budget,
@@ -58,22 +56,21 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """
         forget(self)
         self._check_parameters()
-        if self.domain is not None and self.domain.basis.startswith(NOT_PUBLIC):
-            warnings.warn(f"no guarantee covers the domain: {self.domain.basis}", PrivacyLeakWarning, stacklevel=2)
         fewest = 1 if self._relation is REPLACE_ONE else 0
         dtype = np.float64 if self.domain is None else None
         X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         classes = self.classes if self.domain is None else self.domain.classes
         label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
-        if self.domain is None:
-            self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),))
-        vars(self).update(self._learn(X.shape[1], Ledger((X, y), self._relation, self._noise_generator(X, y))))
+        # What is too large, or not in the domain, is refused here, where nothing has been spent.
+        self._check_sizes((self.n_bins,) * X.shape[1] + (len(classes),) if self.domain is None else self.domain.sizes)
+        records = (X, y) if self.domain is None else self.domain.encode(X, y)
+        vars(self).update(self._learn(Ledger(records, self._relation, self._noise_generator(X, y)), X.shape[1]))
         return self
 
-    def _learn(self, d: int, ledger: Ledger) -> Fitted:
-        """All attributes of the fitted object, from the ledger's answers."""
+    def _learn(self, ledger: Ledger, d: int) -> Fitted:
+        """All attributes of the fitted object, from the answers of a ledger of codes; of (X, y) without a domain."""
         budget = self._total_budget() * (1 - _ROUNDING)
-        domain = self.domain
+        domain, coded = self.domain, ledger
         if domain is None:
             share = self.domain_share * budget
             domain = noisy_domain(
@@ -85,8 +82,8 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
                 budget=share,
             )
             budget -= share
-        self._check_sizes(domain.sizes)
-        curator = Curator(ledger.view(lambda records: domain.encode(*records)), domain.sizes)
+            coded = ledger.view(lambda records: domain.encode(*records))
+        curator = Curator(coded, domain.sizes)
         with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
             model = self._fit_model(curator, domain.sizes, budget)
         return model | {
@@ -96,7 +93,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         }
 
     def sample(
-        self, n: int, label: Hashable | None = None, *, random_state: int | None = None, within: str = "uniform"
+        self, n: int, label: Hashable | None = None, *, random_state: int | None = None
     ) -> tuple[NDArray, NDArray]:
         """Synthetic records, at no further cost.
 
@@ -108,8 +105,6 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             All of them with this label, drawn from the conditional distribution; without it the label is drawn too.
         random_state : None or int
             Need not be secret: what is drawn from is public already.
-        within : {"uniform", "truncated"}
-            Where in a bin a number lies; see `Domain.decode`.
 
         Returns
         -------
@@ -126,7 +121,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             check_choice("label", label, self.domain_.classes)
         rng = np.random.default_rng(check_random_state(random_state))
         given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
-        return self.domain_.decode(self._sample_codes(n, given, rng), rng, within=within)
+        return self.domain_.decode(self._sample_codes(n, given, rng), rng)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

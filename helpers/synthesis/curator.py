@@ -50,7 +50,6 @@ class Curator:
     def __init__(self, ledger: Ledger, sizes: Sequence[int]):
         self.ledger = ledger
         self._tables = ledger.view(lambda codes: _Tables(codes, tuple(sizes)))
-        self._moved_cells = 1 if ledger.neighbouring is ADD_REMOVE else 2
 
     def measure(self, attributes: Attributes, rho: float) -> Measurement:
         """A marginal with Gaussian noise of variance (1 or 2) / (2 rho): rho-zCDP.
@@ -108,6 +107,10 @@ class Curator:
         `scores` makes them from a function that gives the exact counts of a marginal.
         """
         return self._tables.choose(lambda tables: scores(tables.counts), sensitivity, epsilon=epsilon)
+
+    @property
+    def _moved_cells(self) -> int:
+        return 1 if self.ledger.neighbouring is ADD_REMOVE else 2
 
 
 class _Tables:

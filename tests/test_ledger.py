@@ -1,0 +1,294 @@
+"""The ledger: noise of the law that is billed, a bill that is true, and queries that move by what is billed.
+
+The object by itself, and the rule that no method draws noise without it. `test_replay.py` looks at what the private
+estimators ask it.
+"""
+
+import ast
+import copy
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent, ZCDpEvent
+from scipy import stats
+
+import helpers
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    Guarantee,
+    Law,
+    Ledger,
+    event_epsilon,
+    gaussian_epsilon,
+)
+
+N = 4000
+
+
+def ledger(records=None, relation=REPLACE_ONE, seed=0):
+    return Ledger(np.zeros(N) if records is None else records, relation, np.random.default_rng(seed))
+
+
+def itself(records):
+    return records
+
+
+# The object by itself
+
+
+@pytest.mark.parametrize(
+    ("ask", "law"),
+    [
+        (lambda made: made.gaussian(itself, 3.0, 2.0), stats.norm(scale=6.0)),
+        (lambda made: made.gaussian(lambda r: [r, r], 3.0, 2.0, (1.0, 0.5))[1], stats.norm(scale=3.0)),
+        (lambda made: made.gaussian(itself, 3.0, 2.0, np.full(N, 0.1)), stats.norm(scale=0.6)),
+        (lambda made: made.laplace(itself, 3.0, 0.5), stats.laplace(scale=6.0)),
+        (lambda made: made.sampled(lambda r, rng: r, None, 3.0, 2.0), stats.norm(scale=6.0)),
+    ],
+)
+def test_noise_has_the_size_of_sensitivity_and_multiplier(ask, law):
+    assert stats.kstest(ask(ledger()), law.cdf).pvalue > 1e-4
+
+
+def test_vectors_have_noise_of_gamma_length():
+    made = ledger(np.zeros(5))
+    lengths = [np.linalg.norm(made.k_norm(itself, 2.0, 0.5)) for _ in range(2000)]
+    assert stats.kstest(lengths, stats.gamma(5, scale=4.0).cdf).pvalue > 1e-4
+    assert made.bill == {ApproximateDpEvent(0.5, 0.0): 2000}
+
+
+def test_integers_have_two_sided_geometric_noise():
+    for made, change, ask in (
+        (ledger(np.zeros(N, int), ADD_REMOVE), 2, lambda made: made.integers(itself, 2, 0.5)),
+        (ledger(np.zeros(N, int), REPLACE_ONE), 2, lambda made: made.class_counts(itself, N, 0.5)),
+        (ledger(np.zeros(N, int), ADD_REMOVE), 1, lambda made: made.class_counts(itself, N, 0.5)),
+    ):
+        noise, rate = ask(made), 0.5 / change
+        assert np.mean(np.abs(noise)) == pytest.approx(1 / math.sinh(rate), rel=0.1)
+        assert made.bill == {DiscreteLaplaceDpEvent(rate, change): 1}
+
+
+def test_two_counts_of_a_public_total_need_one():
+    made = ledger(np.array([70, 30]))
+    counts = np.array([made.class_counts(itself, 2, 0.5) for _ in range(1000)])
+    assert (counts.sum(axis=1) == 100).all()
+    assert np.mean(np.abs(counts[:, 1] - 30)) == pytest.approx(1 / math.sinh(0.5), rel=0.15)
+    assert list(made.bill) == [DiscreteLaplaceDpEvent(0.5, 1)]
+    assert "number of records public" in made.guarantee(500.0, 0.0, source="").assumes
+
+
+@pytest.mark.parametrize(
+    ("law", "budget"), [("exponential", "rho"), ("exponential", "epsilon"), ("permute_and_flip", "rho")]
+)
+def test_choices_are_as_likely_as_their_budget_says(law, budget):
+    made = ledger(np.array([0.0, 1.0]))
+    amount = 0.3
+    chosen = [made.choose(itself, 2.0, law=law, **{budget: amount}) for _ in range(4000)]
+    epsilon = amount if budget == "epsilon" else math.sqrt(amount * (8 if law == "exponential" else 2))
+    x = math.exp(-epsilon / 4)  # of the worse one, over the better one, in the exponential mechanism
+    worse = x / (1 + x) if law == "exponential" else x / 2
+    assert np.mean(np.array(chosen) == 0) == pytest.approx(worse, abs=0.04)
+    assert list(made.bill) == [ZCDpEvent(0.3) if budget == "rho" else ApproximateDpEvent(0.3, 0.0)]
+
+
+def test_sampling_is_billed_and_is_for_add_remove():
+    made = ledger(relation=ADD_REMOVE)
+    seen = made.sampled(lambda r, rng: np.array(float(np.sum(rng.random(N) < 0.25))), 0.25, 1e-9, 1.0)
+    assert seen == pytest.approx(N / 4, rel=0.1)
+    assert made.bill == {PoissonSampledDpEvent(0.25, GaussianDpEvent(1.0)): 1}
+    with pytest.raises(ValueError, match="neighbouring"):
+        ledger().sampled(lambda r, rng: r, 0.25, 1.0, 1.0)
+
+
+def test_sweeps_are_billed_once_and_end_with_their_visits():
+    made = ledger()
+    ask = made.sweeps(np.array([1.0, 3.0]), np.array([2, 1]), 2.0, 5)
+    assert made.bill == {GaussianDpEvent(2.0): 5}
+    ask(lambda r: 0.0, 0), ask(lambda r: 0.0, 1), ask(lambda r: 0.0, 0)
+    for j in (0, 1):
+        with pytest.raises(RuntimeError, match=f"coordinate {j}"):
+            ask(lambda r: 0.0, j)
+    asked = ledger().sweeps(np.array([3.0]), np.array([N]), 2.0, 1)
+    assert stats.kstest([asked(lambda r: 0.0, 0) for _ in range(N)], stats.norm(scale=6.0).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("law", "length"),
+    [
+        (Law("ball", 2.0, 5), stats.gamma(5, scale=0.5)),
+        (Law("gaussian", 2.0, 5), stats.chi(5, scale=2.0)),
+    ],
+)
+def test_a_minimum_gets_the_law_s_noise_and_the_solver_s(law, length):
+    made, noises, blurs = ledger(), [], []
+    for _ in range(1000):
+        released = made.minimum(
+            lambda r, noise: (noises.append(noise), np.zeros(5))[1], law, ApproximateDpEvent(0.9, 1e-6), 0.01, 0.1
+        )
+        blurs.append(np.linalg.norm(released))
+    assert stats.kstest(np.linalg.norm(noises, axis=1), length.cdf).pvalue > 1e-4
+    assert stats.kstest(blurs, stats.gamma(5, scale=2 * 0.01 / 0.1).cdf).pvalue > 1e-4
+    ((event, n),) = made.bill.items()
+    assert (event.epsilon, event.delta, n) == (1.0, pytest.approx(1e-6 * math.exp(0.05)), 1000)
+
+
+def test_a_guarantee_is_the_bill_s():
+    made = ledger()
+    for _ in range(4):
+        made.gaussian(itself, 1.0, 4.0)
+    made.laplace(itself, 1.0, 0.25)
+    made.class_counts(lambda r: np.array([1, 2, 3]), 3, 0.5)
+    spent = gaussian_epsilon(1e-5, 0.5) + 0.75
+    assert made.epsilon(1e-5) == pytest.approx(spent)
+    guarantee = made.guarantee(spent, 1e-5, source="here", assumes=("a bound",))
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (spent, 1e-5, REPLACE_ONE)
+    assert guarantee.assumes[:1] == ("a bound",)
+    assert {EXACT_REALS, "class list"} < set(guarantee.assumes)
+    assert guarantee.event.events[0] == SelfComposedDpEvent(GaussianDpEvent(4.0), 4)
+    with pytest.raises(RuntimeError, match="nothing of them may be published"):
+        made.guarantee(0.999 * spent, 1e-5, source="")
+    with pytest.raises(RuntimeError):
+        made.guarantee(spent, 0.0, source="")
+    with pytest.raises(RuntimeError):
+        made.guarantee(spent, 0.9e-5, source="")
+
+
+def test_a_filter_is_kept_or_nothing_is_guaranteed():
+    made = ledger()
+    made.gaussian(itself, 1.0, 5.0)
+    made.choose(itself, 1.0, rho=0.03)
+    assert made.rho() == pytest.approx(0.05)
+    bound = ZCDpEvent(0.05)
+    epsilon = event_epsilon(bound, 1e-5, REPLACE_ONE, method="rdp")
+    assert made.guarantee(epsilon, 1e-5, source="", bound=bound).event == bound
+    with pytest.raises(RuntimeError):
+        made.guarantee(epsilon, 1e-5, source="", bound=ZCDpEvent(0.0499))
+    made.laplace(itself, 1.0, 1e-9)
+    with pytest.raises(RuntimeError):
+        made.guarantee(10.0, 1e-5, source="", bound=ZCDpEvent(0.5))
+
+
+def test_parts_cost_as_much_as_the_dearest():
+    made = ledger(np.arange(10.0))
+    left, right = made.parts([lambda r: r[:5], lambda r: r[5:]])
+    left.laplace(np.sum, 1.0, 0.5)
+    right.laplace(np.sum, 1.0, 0.3)
+    right.laplace(np.sum, 1.0, 0.3)
+    made.laplace(np.sum, 1.0, 1.0)
+    assert made.epsilon(0.0) == pytest.approx(1.6)
+    assert event_epsilon(made.event(), 1e-12, REPLACE_ONE) == pytest.approx(1.6, rel=1e-3)
+    left.gaussian(np.sum, 1.0, 1.0)  # of which nothing is known at delta 0
+    assert made.epsilon(1e-5) == math.inf
+
+
+def test_what_is_fitted_is_billed_with_its_guarantee():
+    class Fitted:
+        guarantee_ = Guarantee(0.5, 1e-6, REPLACE_ONE, ComposedDpEvent([GaussianDpEvent(3.0)]), ("a schema",))
+
+    made = ledger()
+    made.fitted(lambda r: Fitted())
+    made.fitted(lambda r: None, Guarantee(0.25, 0.0, REPLACE_ONE))
+    assert made.epsilon(1e-6) == 0.75
+    assert made.epsilon(0.9e-6) == math.inf
+    assert "a schema" in made.guarantee(0.75, 1e-6, source="").assumes
+    with pytest.raises(ValueError, match="neighbouring"):
+        made.fitted(lambda r: None, Guarantee(0.25, 0.0, ADD_REMOVE))
+
+
+def test_the_number_of_records_is_public_under_replace_one_only():
+    assert ledger().n_records() == N
+    with pytest.raises(RuntimeError, match="private under add/remove"):
+        ledger(relation=ADD_REMOVE).n_records()
+
+
+def test_a_view_is_made_once_and_shares_the_bill():
+    calls, made = [], ledger(np.ones(3))
+    doubled = made.view(lambda r: (calls.append(1), 2 * r)[1])
+    assert not calls  # nobody has asked yet
+    answers = [doubled.view(np.sum).gaussian(itself, 1e-9, 1.0), doubled.laplace(np.sum, 1e-9, 1.0)]
+    assert answers == pytest.approx([6, 6])
+    assert len(calls) == 1
+    assert sum(made.bill.values()) == 2
+    assert made.bill is doubled.bill
+
+
+def test_a_ledger_is_never_published():
+    for made in (ledger(), ledger().view(itself)):
+        for forget in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="private records"):
+                forget(made)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda made, bad: made.gaussian(itself, bad, 1.0),
+        lambda made, bad: made.gaussian(itself, 1.0, bad),
+        lambda made, bad: made.laplace(itself, 1.0, bad),
+        lambda made, bad: made.k_norm(itself, bad, 1.0),
+        lambda made, bad: made.choose(itself, 1.0, rho=bad),
+        lambda made, bad: made.choose(itself, bad, epsilon=1.0),
+        lambda made, bad: made.integers(lambda r: np.array([1]), 1, bad),
+        lambda made, bad: made.class_counts(lambda r: np.array([1, 2]), 2, bad),
+        lambda made, bad: made.sampled(lambda r, rng: r, None, 1.0, bad),
+        lambda made, bad: made.sweeps(np.ones(2), np.ones(2, int), bad, 1),
+        lambda made, bad: made.minimum(lambda r, b: b, Law("ball", 1.0, 2), ApproximateDpEvent(1.0, 0.0), bad, 1.0),
+        lambda made, bad: made.minimum(lambda r, b: b, Law("ball", 1.0, 2), ApproximateDpEvent(1.0, 0.0), 1.0, bad),
+    ],
+)
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_noise_of_no_size_is_refused(ask, bad):
+    made = ledger(np.zeros(2))
+    with pytest.raises(ValueError, match="must be"):
+        ask(made, bad)
+    assert not made.bill
+
+
+# All noise of the methods is the ledger's
+
+ROOMS = ("privacy", "resampling", "erm", "meta", "neural", "synthesis")
+SOURCES = {"rng", "generator", "random", "torch"}
+DRAWS = {"normal", "standard_normal", "randn", "laplace", "gumbel", "gamma", "exponential", "geometric"}
+NOISY = {"to_grid", "spherical_gamma", "discrete_laplace", "exponential", "report_noisy_max", "noisy_class_counts"}
+# What draws numbers like noise, though none hides a record.
+EXCEPTIONS = {
+    "privacy/mechanisms.py": "the mechanisms themselves, for a single value",
+    "privacy/ledger.py": "the ledger",
+    "erm/norms.py": "the sampler that `Law` calls",
+    "erm/kernels.py": "frequencies of random features, which no record enters",
+    "meta/search.py": "a secret number of trials, which no record enters",
+    "synthesis/mixture.py": "the first logits of a fit",
+    "synthesis/network.py": "the first weights of a network, and its fixed inputs",
+}
+
+
+def draws(tree):
+    """Calls that draw noise, with their lines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=receiver, attr=name)) if name in DRAWS:
+                if getattr(receiver, "id", getattr(receiver, "attr", "")) in SOURCES:
+                    yield name, node.lineno
+            case ast.Call(func=ast.Name(id=name)) if name in NOISY:
+                yield name, node.lineno
+
+
+def test_no_noise_is_drawn_outside_the_ledger():
+    root = Path(helpers.__file__).parent
+    files = [file for room in ROOMS for file in sorted((root / room).rglob("*.py"))]
+    found = {file.relative_to(root).as_posix(): list(draws(ast.parse(file.read_text()))) for file in files}
+    drawing = {name: calls for name, calls in found.items() if calls}
+    assert {name: calls for name, calls in drawing.items() if name not in EXCEPTIONS} == {}
+    assert set(EXCEPTIONS) == set(drawing) & set(EXCEPTIONS), "exceptions that nobody needs any more"
+
+
+def test_nobody_but_the_ledger_looks_at_its_records():
+    users = {file.name for file in Path(helpers.__file__).parent.rglob("*.py") if "._held" in file.read_text()}
+    assert users == {"ledger.py"}
