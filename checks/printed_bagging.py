@@ -112,15 +112,15 @@ class PrintedBaggingClassifier(PrivateBaggingClassifier):
             random_state=random_state,
         )
 
-    def _planned(self, n_rows, n_features, sizes) -> Guarantee:
+    def _planned(self, n_records, sizes) -> Guarantee:
         warnings.warn(
             "each learner is taken as private in the data, but it is so in its bag only, which can hold a record many "
             "times",
             PrivacyLeakWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         options = {"n_estimators": self.n_estimators, "composition": self.composition, "delta": self.delta}
-        stated = self._stated(self.epsilon, n_rows, n_features, sizes)
+        stated = self._stated(self.epsilon, n_records, sizes)
         self.learner_epsilon_ = printed_learner_epsilon(self.epsilon, inner_delta=stated.delta, **options)
-        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_rows, n_features, sizes)
+        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_records, sizes)
         return printed_guarantee(self.learner_guarantee_, **options)

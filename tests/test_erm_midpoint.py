@@ -6,20 +6,19 @@ import pickle
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
+from releases import watched
 from scipy.stats import kstest
 from sklearn.exceptions import NotFittedError
 
-from helpers.erm import midpoint
 from helpers.erm.midpoint import MidpointClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
     SEED_SECRET,
-    Guarantee,
-    Release,
-    Sensitivity,
     gaussian_mu,
+    gaussian_multiplier,
 )
 
 RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 500  # so many that what is right fails once in 1e6 runs or less
@@ -104,18 +103,12 @@ RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
 )
 def test_what_gets_noise_is_in_the_units_of_what_one_record_moves(monkeypatch, setting, length, asked):
     """The mechanism is asked for the stated sensitivity, and without noise everything is exact."""
-    seen = []
-
-    def noiseless_gaussian(value, sensitivity, epsilon, delta, rng):
-        seen.append((value, sensitivity, epsilon, delta))
-        return Release(value, Guarantee(epsilon, delta, sensitivity.neighbouring))
-
-    monkeypatch.setattr(midpoint, "gaussian", noiseless_gaussian)
+    seen = watched(monkeypatch, answer=np.asarray)
     model = MidpointClassifier(RADIUS, 0.7, 1e-3, 0.3, **setting).fit(*data(RECORDS))
-    ((value, sensitivity, epsilon, delta),) = seen
+    ((terms, value),) = seen
     assert value == pytest.approx(asked)
-    assert sensitivity == Sensitivity(length, setting.get("neighbouring", REPLACE_ONE), "l2")
-    assert (epsilon, delta) == (0.7, 1e-3)
+    assert (terms.kind, terms.sensitivity, terms.units) == ("gaussian", pytest.approx(length), 1.0)
+    assert terms.event == GaussianDpEvent(gaussian_multiplier(0.7, 1e-3))
     assert model.means_ == pytest.approx([4 / 3, 1.0])
     assert model.counts_ == pytest.approx([3.0, 2.0])
     assert model.threshold_ == pytest.approx(0.3 * 1.0 + 0.7 * 4 / 3)

@@ -5,6 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
+from releases import watched
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
@@ -16,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from helpers.erm import ERMClassifier
 from helpers.meta import PATEClassifier, SubsampleAndAggregateClassifier, ThresholdClassifier, aggregation
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, event_epsilon, gaussian_mu
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, gaussian_mu, gaussian_multiplier
 
 pytestmark = pytest.mark.usefixtures("repeatable_noise")
 SECRET = 0.75  # a value of the first feature at which the stubs below behave badly
@@ -92,22 +94,22 @@ def records(n=60, secret=False):
     return X, (np.arange(n) % 3 == 0).astype(int)
 
 
-def released_to(monkeypatch, name):
-    """Catches what is about to get noise, and the sensitivity that is claimed for it."""
-    seen, mechanism = [], getattr(aggregation, name)
+def answers_of(monkeypatch):
+    """A list that gets the ledger of all learners' answers of every fit from now on."""
+    found, real = [], aggregation._DisjointLearners._answers
 
-    def caught(value, sensitivity, *arguments):
-        seen.append((np.array(value, float), sensitivity))
-        return mechanism(value, sensitivity, *arguments)
+    def kept(self, *asked):
+        found.append(real(self, *asked))
+        return found[-1]
 
-    monkeypatch.setattr(aggregation, name, caught)
-    return seen
+    monkeypatch.setattr(aggregation._DisjointLearners, "_answers", kept)
+    return found
 
 
 CASES = [
     (SubsampleAndAggregateClassifier, {"radius": 3.0, "delta": 0.0}, "k_norm"),
     (SubsampleAndAggregateClassifier, {"radius": 3.0, "delta": 1e-6}, "gaussian"),
-    (PATEClassifier, {"student": Student(), "delta": 0.0, "n_queries": 7}, "discrete_laplace"),
+    (PATEClassifier, {"student": Student(), "delta": 0.0, "n_queries": 7}, "integers"),
     (PATEClassifier, {"student": Student(), "delta": 1e-6, "n_queries": 7}, "gaussian"),
 ]
 by_case = pytest.mark.parametrize(("cls", "parameters", "mechanism"), CASES)
@@ -119,31 +121,28 @@ def test_one_record_moves_the_release_by_the_sensitivity_and_no_more(
     monkeypatch, cls, parameters, mechanism, neighbouring
 ):
     """Same parts, last record replaced or removed; the stub moves its answer as far as any learner can."""
-    seen = released_to(monkeypatch, mechanism)
+    seen = watched(monkeypatch)
     monkeypatch.setattr(cls, "_noise_generator", lambda *_: np.random.default_rng(3))
     X, y = records(secret=True)
     other = records() if neighbouring is REPLACE_ONE else (X[:-1], y[:-1])
     for data in ((X, y), other):
         cls(Stub(), 5, neighbouring=neighbouring, **parameters).fit(*data)
-    (one, sensitivity), (two, _) = seen
-    norm = {"l1": 1, "l2": 2}[sensitivity.norm]
-    assert np.linalg.norm(np.ravel(one - two), norm) == pytest.approx(sensitivity.value)
-    assert sensitivity.neighbouring is neighbouring
+    (terms, one), (same, two) = seen
+    assert terms == same
+    assert terms.kind == mechanism
+    assert np.linalg.norm(np.ravel(one - two), {"l1": 1, "l2": 2}[terms.norm]) == pytest.approx(terms.sensitivity)
 
 
 @pytest.mark.parametrize("learner", [Drawing(), make_pipeline(FunctionTransformer(), Drawing())])
 def test_a_learner_cannot_move_what_another_draws(monkeypatch, learner):
     """With the same parts and the secret in one of them, all other answers stay, though numpy's own state has moved."""
-    found = []
-    monkeypatch.setattr(PATEClassifier, "_learn", lambda _, answers, rng: found.append(answers))
-    monkeypatch.setattr(PATEClassifier, "_with_assumptions", lambda _, guarantee: guarantee)
-    monkeypatch.setattr(aggregation, "restate", lambda *_: None)
+    found = answers_of(monkeypatch)
     for parts in range(6):
         monkeypatch.setattr(PATEClassifier, "_noise_generator", lambda *_, k=parts: np.random.default_rng(k))
         for secret in (False, True):
             np.random.seed(0)  # noqa: NPY002
             PATEClassifier(learner, 5, student=Student()).fit(*records(secret=secret))
-        assert (found[-2] != found[-1]).any(axis=1).sum() <= 1
+        assert (found[-2]._held != found[-1]._held).any(axis=1).sum() <= 1
 
 
 @pytest.mark.parametrize("random_state", [None, 0])
@@ -153,14 +152,31 @@ def test_learners_of_other_libraries_take_the_seeds(random_state):
     assert np.linalg.norm(model.coef_) > 0.03
 
 
-def test_one_record_more_or_less_changes_one_part(monkeypatch):
+class Numbered(ClassifierMixin, BaseEstimator):
+    """Keeps which of fifty numbered records its part has."""
+
+    def fit(self, X, y):
+        self.has_ = np.bincount(X[:, 0].astype(int), minlength=50)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_one_record_more_or_less_changes_one_part():
     """Under add/remove; and the parts are of all records, each in one."""
-    model = PATEClassifier(Stub(), 4, neighbouring=ADD_REMOVE)
-    more, less = (model._parts(n, np.random.default_rng(1)) for n in (50, 49))
-    assert sorted(np.concatenate(more)) == list(range(50))
-    assert sum(not np.array_equal(a, b) for a, b in zip(more, less, strict=True)) == 1
-    even = model.set_params(neighbouring=REPLACE_ONE)._parts(50, np.random.default_rng(1))
-    assert sorted(len(part) for part in even) == [12, 12, 13, 13]
+
+    def parts(n, relation):
+        ledger = Ledger((np.arange(n)[:, None], np.zeros(n)), relation, np.random.default_rng(1))
+        model = PATEClassifier(Numbered(), 4, neighbouring=relation)
+        return model._answers(ledger, lambda learner: learner.has_, np.zeros(50, int))._held
+
+    more, less = parts(50, ADD_REMOVE), parts(49, ADD_REMOVE)
+    assert more.sum(axis=0).tolist() == [1] * 50
+    assert (more - less).sum() == np.abs(more - less).sum() == 1
+    even = parts(50, REPLACE_ONE)
+    assert even.sum(axis=0).tolist() == [1] * 50
+    assert sorted(even.sum(axis=1)) == [12, 12, 13, 13]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -197,7 +213,7 @@ def test_the_noise_of_a_vote_has_the_law_that_epsilon_needs(delta):
 
 def test_the_event_is_the_guarantee():
     guarantee = PATEClassifier(Stub(), 5, epsilon=2.0, delta=1e-5, n_queries=64).fit(*records()).guarantee_
-    assert guarantee.event.count == 64
+    assert guarantee.event == GaussianDpEvent(gaussian_multiplier(2.0, 1e-5))
     assert event_epsilon(guarantee.event, 1e-5, REPLACE_ONE) == pytest.approx(2.0, rel=1e-6)
     mean = SubsampleAndAggregateClassifier(Stub(), 5, epsilon=2.0, delta=1e-5).fit(*records()).guarantee_
     assert event_epsilon(mean.event, 1e-5, REPLACE_ONE) == pytest.approx(2.0, rel=1e-6)
@@ -310,16 +326,12 @@ class Global(ClassifierMixin, BaseEstimator):
 def test_a_learner_that_draws_globally_moves_no_other(monkeypatch):
     """One record that makes its learner draw more often changes one vote, not those of the learners behind it."""
     X, y = np.zeros((400, 1)), np.arange(400) % 2
-    answers = []
-    learn = PATEClassifier._learn
-    monkeypatch.setattr(
-        PATEClassifier, "_learn", lambda self, found, rng: answers.append(found) or learn(self, found, rng)
-    )
+    answers = answers_of(monkeypatch)
     monkeypatch.setattr(PATEClassifier, "_noise_generator", lambda self, *data: np.random.default_rng(5))
     for record in (0.0, 100.0):
         X[0] = record
         PATEClassifier(Global(), 20, public_records=[[0.0]], student=DummyClassifier(), random_state=0).fit(X, y)
-    assert np.abs(answers[0] - answers[1]).sum() <= 1
+    assert np.abs(answers[0]._held - answers[1]._held).sum() <= 1
 
 
 def test_a_learner_whose_coefficients_cannot_be_set_is_refused_before_the_records():

@@ -1,6 +1,7 @@
 """Bagging: the estimator."""
 
 import inspect
+import itertools
 import math
 import pickle
 
@@ -76,7 +77,7 @@ def test_fit_predict(sampling, voting):
 def test_stratified_bags():
     X, y = data(200)
     public = PrivateBaggingClassifier(BASE, 4, sampling="stratified-disjoint", public_labels=True, random_state=0)
-    bags = public._bags(y, None, np.random.default_rng(0))
+    bags = public._public_bags(200, y, np.random.default_rng(0))
     assert len(np.unique(np.concatenate(bags))) == 200
     assert np.ptp([y[rows].sum() for rows in bags]) <= 1
     assert public.fit(X, y).learner_epsilon_ == pytest.approx(1.0)
@@ -130,30 +131,59 @@ def test_a_class_absent_from_a_bag_is_an_error_where_labels_are_public():
     assert Reader.fitted == 4
 
 
-def test_add_remove_needs_identifiers():
+def test_add_remove_needs_a_public_number():
     X, y = data(20)
     base = clone(BASE).set_params(neighbouring=ADD_REMOVE, n_records=1)
     model = PrivateBaggingClassifier(
         base, 4, sampling="disjoint", neighbouring=ADD_REMOVE, n_records=24, random_state=0
     )
-    fitted = model.fit(X, y, ids=range(20))
+    fitted = model.fit(X, y)
     assert fitted.guarantee_.neighbouring == ADD_REMOVE
     assert fitted.estimators_[0].n_records == 6
     for n in (0, 1, 2):  # the number of rows is private here
-        few = model.fit(X[:n], y[:n], ids=["a", "b"][:n])
+        few = model.fit(X[:n], y[:n])
         assert len(few.estimators_) == 4
         assert set(few.predict(X)) <= {0, 1}
         assert few.guarantee_ == fitted.guarantee_
     with pytest.raises(ValueError, match="neighbouring must be replace-one"):
+        model.set_params(n_records=None).fit(X, y)
+
+
+def learned(monkeypatch, *fits):
+    """The first entries of the records that each learner of each fit was given, made-up ones left out."""
+    found, real = [], PrivateBaggingClassifier._fitted_learner
+
+    def noted(self, n_records, rng, X, y):
+        found[-1].append(sorted(X[X[:, 0] > 0, 0].tolist()))
+        return real(self, n_records, rng, X, y)
+
+    monkeypatch.setattr(PrivateBaggingClassifier, "_fitted_learner", noted)
+    monkeypatch.setattr(PrivateBaggingClassifier, "_noise_generator", lambda *_: np.random.default_rng(0))
+    for model, X, y in fits:
+        found.append([])
         model.fit(X, y)
+    return found
 
 
-def test_bag_contents_follow_identifiers():
-    model = PrivateBaggingClassifier(BASE, 3, sampling="disjoint", random_state=0)
-    first = model._bags(np.zeros(9), list("abcdefghi"), np.random.default_rng(0))
-    second = model._bags(np.zeros(8), list("abcdefgh"), np.random.default_rng(0))
-    for a, b in zip(first, second, strict=True):
-        assert set(a) - {8} == set(b)
+def test_one_record_less_leaves_all_others_in_their_bags(monkeypatch):
+    X, y = np.arange(1.0, 41.0)[:, None] / 40, np.tile([0, 1], 20)
+    base = Counter(neighbouring=ADD_REMOVE)
+    model = PrivateBaggingClassifier(base, 3, sampling="disjoint", neighbouring=ADD_REMOVE, n_records=40)
+    more, less = learned(monkeypatch, (model, X, y), (model, X[:-1], y[:-1]))
+    assert sorted(itertools.chain(*more)) == X[:, 0].tolist()
+    assert [[x for x in bag if x < 1.0] for bag in more] == less
+
+
+def test_a_private_label_moves_its_own_record_only(monkeypatch):
+    X, y = np.arange(1.0, 41.0)[:, None] / 40, np.tile([0, 1], 20)
+    model = PrivateBaggingClassifier(Counter(neighbouring=ADD_REMOVE), 3, epsilon=9.0, sampling="stratified-disjoint")
+    fits = [(model, X, np.where(np.arange(40) == k, 1 - y, y)) for k in range(40)]
+    first, *others = learned(monkeypatch, (model, X, y), *fits)
+    assert sorted(itertools.chain(*first)) == X[:, 0].tolist()
+    for k, other in enumerate(others):
+        rest = [[[x for x in bag if x != X[k, 0]] for bag in bags] for bags in (first, other)]
+        assert rest[0] == rest[1]
+    assert any(first != other for other in others)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +231,6 @@ def test_a_learner_without_guarantee_is_refused():
     for learner, message in ((Silent(), "must have a guarantee_"), (Spender(), "must keep the total")):
         with pytest.raises(ValueError, match=message):
             PrivateBaggingClassifier(learner).fit(X, y)
-
-
-def test_empty_public_bag_is_an_error():
-    X, y = data(3)
-    with pytest.raises(ValueError, match="ids must leave no bag"):
-        PrivateBaggingClassifier(BASE, 3, sampling="disjoint", random_state=0).fit(X, y, ids=["a", "b", "c"])
 
 
 class Curious(Counter):
@@ -275,16 +299,6 @@ def test_a_total_beyond_what_a_learner_takes():
     assert model.guarantee_.epsilon == 1e4
 
 
-def test_identifiers_are_public_under_replace_one():
-    X, y = np.arange(40.0)[:, None] / 40, np.tile([0, 1], 20)
-    model = PrivateBaggingClassifier(ObjectivePerturbationClassifier(), 2, sampling="disjoint", random_state=0)
-    without = model.fit(X, y).guarantee_
-    named = model.fit(X, y, ids=[f"p{i}" for i in range(40)]).guarantee_
-    assert any("identifiers public" in item for item in named.assumes)
-    assert not any("identifiers" in item for item in without.assumes)
-    assert named.epsilon >= model.learner_guarantee_.epsilon
-
-
 # The noise, and what stays on the fitted object
 
 
@@ -348,11 +362,7 @@ def test_before_the_fit():
 # Limits and laws of the parts
 
 
-def test_bags_by_identifier_are_those_that_were_published():
-    """Assignments by a public salt may not change from one version to the next."""
-    assert bagging.assign_by_id(["ann", "bob", "eve"], 3, salt=0).tolist() == [0, 0, 2]
-    assert bagging.assign_by_id(range(8), 5, salt=1).tolist() == [1, 2, 3, 3, 2, 1, 1, 4]
-    assert bagging.assign_within_class([0, 1, 1], ["ann", "bob", "eve"], 3, salt=0).tolist() == [1, 1, 2]
+def test_bags_by_rank():
     assert bagging.assign_by_rank([1, 0, 0, 1, 0, 0], 2).tolist() == [0, 0, 1, 1, 0, 1]
     assert bagging.assign_by_rank([0] * 7, 3, blocks=True).tolist() == [0, 0, 0, 1, 1, 2, 2]
 
@@ -360,7 +370,7 @@ def test_bags_by_identifier_are_those_that_were_published():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: bagging.assign_by_id(["a"], 0, 0), "n_bags"),
+        (lambda: bagging.assign_within_class([0], 0, np.random.default_rng(0)), "n_bags"),
         (lambda: bagging.assign_evenly(0, 1, np.random.default_rng(0)), "n_records"),
         (lambda: bagging.assign_evenly(3, 4, np.random.default_rng(0)), "n_bags"),
         (lambda: bagging.assign_evenly(3, 0, np.random.default_rng(0)), "n_bags"),
@@ -379,7 +389,7 @@ def test_ranges_of_the_parts(call, name):
 
 
 def test_the_smallest_parts():
-    assert bagging.assign_by_id(["a"], 1, 0).tolist() == [0]
+    assert bagging.assign_within_class([1], 1, np.random.default_rng(0)).tolist() == [0]
     assert bagging.assign_evenly(1, 1, np.random.default_rng(0)).tolist() == [0]
     assert bagging.assign_by_rank([5], 1).tolist() == [0]
     assert bagging.changed_rows("bootstrap", n_records=1, sample_size=3).trials == 3
@@ -436,18 +446,16 @@ def test_bags_have_their_size_and_their_law():
     y = data(40)[1]
     model = PrivateBaggingClassifier(BASE, 6, sample_size=15)
     for sampling in ("without-replacement", "bootstrap"):
-        bags = model.set_params(sampling=sampling)._bags(y, None, np.random.default_rng(0))
+        bags = model.set_params(sampling=sampling)._public_bags(40, None, np.random.default_rng(0))
         assert [len(rows) for rows in bags] == [15] * 6
         assert any(len(set(rows)) < 15 for rows in bags) == (sampling == "bootstrap")
         assert len({tuple(rows) for rows in bags}) == 6
-        whole = clone(model).set_params(sample_size=None)._bags(y, None, np.random.default_rng(0))
+        whole = clone(model).set_params(sample_size=None)._public_bags(40, None, np.random.default_rng(0))
         assert [len(rows) for rows in whole] == [40] * 6
-    for sampling, public in (("disjoint", False), ("stratified-disjoint", True), ("stratified-disjoint", False)):
-        dealt = PrivateBaggingClassifier(BASE, 4, sampling=sampling, public_labels=public)
-        dealt.classes_ = np.array([0, 1])
-        bags = dealt._bags(y, None, np.random.default_rng(0))
+    for sampling, labels in (("disjoint", None), ("stratified-disjoint", y)):
+        dealt = PrivateBaggingClassifier(BASE, 4, sampling=sampling, public_labels=labels is not None)
+        bags, other = (dealt._public_bags(40, labels, np.random.default_rng(seed)) for seed in (0, 1))
         assert sorted(np.concatenate(bags)) == list(range(40))
-        other = dealt._bags(y, None, np.random.default_rng(1))
         assert [set(rows) for rows in bags] != [set(rows) for rows in other]
 
 
@@ -468,12 +476,12 @@ def test_learners_under_add_remove_divide_by_a_public_share_of_at_least_one():
     base = clone(BASE).set_params(neighbouring=ADD_REMOVE, n_records=1)
     model = PrivateBaggingClassifier(base, 4, sampling="disjoint", neighbouring=ADD_REMOVE)
     for total, share in ((1, 1), (7, 2), (400, 100)):
-        fitted = model.set_params(n_records=total).fit(X, y, ids=range(20))
+        fitted = model.set_params(n_records=total).fit(X, y)
         assert [learner.n_records for learner in fitted.estimators_] == [share] * 4
     with pytest.raises(ValueError, match="neighbouring must be replace-one"):
-        model.set_params(n_records=None).fit(X, y, ids=range(20))
+        model.set_params(n_records=None).fit(X, y)
     with pytest.raises(ValueError, match="neighbouring must be replace-one"):
-        model.set_params(n_records=5, sampling="bootstrap").fit(X, y, ids=range(20))
+        model.set_params(n_records=5, sampling="bootstrap").fit(X, y)
 
 
 def test_ranges_of_the_estimator():
@@ -490,40 +498,28 @@ def test_ranges_of_the_estimator():
         PrivateBaggingClassifier(BASE, 1).fit(np.zeros((0, 2)), np.zeros(0))
     one = PrivateBaggingClassifier(Counter(), 1, sampling="bootstrap").fit(X[:1], y[:1])
     assert one.learner_epsilon_ == pytest.approx(1.0)
-    with pytest.raises(ValueError, match=r"ids must have one entry a record, got 19 for 20"):
-        PrivateBaggingClassifier(BASE, 2, sampling="disjoint").fit(X, y, ids=range(19))
     for parameters in ({"n_estimators": 1}, {"sample_size": 20}, {"sample_size": 1}, {"sampling": "disjoint"}):
         PrivateBaggingClassifier(Counter(), **{"n_estimators": 20} | parameters).fit(X, y)
     with pytest.raises(ValueError, match="epsilon must leave a budget to each learner"):
         PrivateBaggingClassifier(Counter(), 2, epsilon=1e-10).fit(X, y)
 
 
-@pytest.mark.parametrize("sampling", ["disjoint", "stratified-disjoint"])
-def test_nobody_can_guess_the_salt_of_the_bags(monkeypatch, sampling):
-    salts = []
-
-    def noted(ids, n_bags, salt):
-        salts.append(salt)
-        return np.arange(len(ids)) % n_bags
-
-    monkeypatch.setattr(bagging, "assign_by_id", noted)
-    monkeypatch.setattr(bagging, "assign_within_class", lambda y, ids, m, salt, classes: noted(ids, m, salt))
+@pytest.mark.parametrize(("sampling", "relation"), [("disjoint", ADD_REMOVE), ("stratified-disjoint", REPLACE_ONE)])
+def test_nobody_can_guess_the_bags(monkeypatch, sampling, relation):
+    """They are drawn by the generator of the noise, which no two fits share."""
     X, y = data(20)
     base = clone(BASE).set_params(neighbouring=ADD_REMOVE, n_records=20)
-    relation = ADD_REMOVE if sampling == "disjoint" else REPLACE_ONE
     model = PrivateBaggingClassifier(base, 2, sampling=sampling, neighbouring=relation, n_records=20)
+    dealt, real = set(), PrivateBaggingClassifier._fitted_learner
+
+    def noted(self, n_records, rng, X, y):
+        dealt.add(tuple(X[:, 0]))
+        return real(self, n_records, rng, X, y)
+
+    monkeypatch.setattr(PrivateBaggingClassifier, "_fitted_learner", noted)
     for _ in range(12):
-        model.fit(X, y, ids=range(20))
-    assert len(set(salts)) == 12
-    assert max(salts) > 2**55
-
-
-def test_identifiers_enter_the_seed():
-    X, y = data(20)
-    model = PrivateBaggingClassifier(Counter(), 2, epsilon=0.1, sampling="disjoint", random_state=0)
-    named = [[e.count_ for e in model.fit(X, y, ids=ids).estimators_] for ids in (range(20), range(1, 21), range(20))]
-    assert named[0] == named[2]
-    assert named[0] != named[1]
+        model.fit(X, y)
+    assert len(dealt) == 24
 
 
 def test_public_labels_count_the_smaller_class():

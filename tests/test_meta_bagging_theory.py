@@ -144,15 +144,14 @@ def test_printed_total_covers_bootstrap_bags_of_pure_learners(inner, m, delta):
 
 def test_one_record_one_bag():
     y = np.random.default_rng(0).integers(0, 2, 30)
-    ids = [f"r{i}" for i in range(30)]
-    here = bagging.assign_by_id(ids, 4, salt=1)
-    assert np.array_equal(np.delete(here, 7), bagging.assign_by_id(ids[:7] + ids[8:], 4, salt=1))
-    assert set(here) == set(range(4))
-    assert not np.array_equal(here, bagging.assign_by_id(ids, 4, salt=2))
-    touched = bagging_privacy.bags_touched(y, lambda labels: bagging.assign_within_class(labels, ids, 4, salt=1))
-    assert touched[0] <= 2
-    assert touched[1] == 2
-    assert bagging_privacy.bags_touched(y, lambda labels: here) == (1, 2)
+
+    def dealt(labels, seed=1):
+        return bagging.assign_within_class(labels, 4, np.random.default_rng(seed))
+
+    assert set(dealt(y)) == set(range(4))
+    assert not np.array_equal(dealt(y), dealt(y, seed=2))
+    assert bagging_privacy.bags_touched(y, dealt) == (2, 2)
+    assert bagging_privacy.bags_touched(y, lambda labels: dealt(y)) == (1, 2)
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])

@@ -9,6 +9,7 @@ import pytest
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from releases import watched
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
@@ -23,7 +24,7 @@ from helpers.privacy import (
     SEED_SECRET,
     ApproximateDpEvent,
     Guarantee,
-    Release,
+    Ledger,
     Sensitivity,
     event_epsilon,
     exponential_probabilities,
@@ -237,19 +238,6 @@ def test_costs_choose_by_what_a_mistake_costs():
 
 # What the noise of the choice is for, on fitted objects
 
-
-class Spy:
-    """Stands in for a mechanism: notes what it is asked for, and lets it do its work."""
-
-    def __init__(self, monkeypatch, name):
-        self.real, self.asked = getattr(searches, name), []
-        monkeypatch.setattr(searches, name, self)
-
-    def __call__(self, value, sensitivity, epsilon, rng):
-        self.asked.append((value, sensitivity, epsilon))
-        return self.real(value, sensitivity, epsilon, rng)
-
-
 WRONG = np.full((50, 2), -0.5), np.ones(50, int)  # what `Sign(1)` gets wrong, always
 
 
@@ -258,38 +246,39 @@ WRONG = np.full((50, 2), -0.5), np.ones(50, int)  # what `Sign(1)` gets wrong, a
 def test_one_record_moves_the_score_of_a_candidate_by_the_stated_sensitivity(
     monkeypatch, parts, judges, costs, price, largest
 ):
-    spy = Spy(monkeypatch, "exponential")
+    seen = watched(monkeypatch)
     meta.PartitionedSearch(Sign(), {"sign": [1, -1]}, 0.6, parts, mistake_costs=costs).fit(*WRONG)
-    ((scores, sensitivity, epsilon),) = spy.asked
+    ((terms, scores),) = seen
     assert scores == pytest.approx([-price * judges, 0.0])
-    assert sensitivity == Sensitivity(largest, REPLACE_ONE, "linf")
-    assert epsilon == 0.6
+    assert (terms.kind, terms.norm, terms.sensitivity) == ("choose", "linf", largest)
+    assert terms.event == ApproximateDpEvent(0.6, 0.0)
 
 
 @pytest.mark.parametrize(("costs", "price", "largest"), [(None, 1.0, 1.0), ({0: 0.7, 1: 0.2}, 0.2, 0.7)])
 @pytest.mark.parametrize(("law", "share"), [("geometric", 3), ("logarithmic", 2)])
 def test_a_trials_score_has_the_noise_of_its_budget(monkeypatch, law, share, costs, price, largest):
-    spy = Spy(monkeypatch, "laplace")
+    seen = watched(monkeypatch)
     meta.RepeatedSearch(Sign(), {"sign": [1]}, 0.6, 20.0, law, mistake_costs=costs).fit(*WRONG)
-    for score, sensitivity, epsilon in spy.asked:
+    assert seen
+    for terms, score in seen:
         assert score == pytest.approx(-price * 10)
-        assert sensitivity == Sensitivity(largest, REPLACE_ONE, "l1")
-        assert epsilon == pytest.approx(0.6 / share)
+        assert (terms.kind, terms.norm, terms.sensitivity) == ("laplace", "l1", largest)
+        assert 1 / terms.event.noise_multiplier == pytest.approx(0.6 / share)
 
 
 def test_the_best_trial_is_kept_by_its_noisy_score(monkeypatch):
     """Scores handed out in turn: the largest wins, the first of equals."""
     scores = iter([0.5, 3.0, 3.0, -1.0, 2.0])
     monkeypatch.setattr(searches, "draw_repeats", lambda rng, mean, law: 5)
-    monkeypatch.setattr(searches, "laplace", lambda *asked: Release(next(scores), None))
+    monkeypatch.setattr(Ledger, "laplace", lambda *asked: next(scores))
     settings_seen = []
-    real = meta.RepeatedSearch._learn
+    real = meta.RepeatedSearch._fitted
 
-    def learn(self, setting, X, y, rng):
+    def fitted(self, ledger, setting, guarantee):
         settings_seen.append(setting["regularization"])
-        return real(self, setting, X, y, rng)
+        return real(self, ledger, setting, guarantee)
 
-    monkeypatch.setattr(meta.RepeatedSearch, "_learn", learn)
+    monkeypatch.setattr(meta.RepeatedSearch, "_fitted", fitted)
     grid = {"regularization": np.linspace(0.1, 1.0, 40).tolist()}
     model = meta.RepeatedSearch(erm.OutputPerturbationClassifier(), grid, random_state=0).fit(*data())
     assert model.best_params_["regularization"] == settings_seen[1]
@@ -345,7 +334,7 @@ def test_what_is_assumed_is_named(kind):
 
 def test_mistakes_that_cost_nothing_need_a_sensitivity_all_the_same():
     free = {0: 0.0, 1: 0.0}
-    assert meta.PartitionedSearch(Sign(), {"sign": [1]}, mistake_costs=free)._sensitivity("l1").value == 1.0
+    assert meta.PartitionedSearch(Sign(), {"sign": [1]}, mistake_costs=free)._largest_cost() == 1.0
 
 
 def test_ranges_end_where_they_are_said_to():

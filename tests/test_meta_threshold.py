@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from releases import watched
 from scipy.special import expit, logit, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
@@ -12,9 +13,10 @@ from sklearn.utils import get_tags
 
 from helpers import erm, meta
 from helpers.meta import threshold
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Guarantee, Release
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, ApproximateDpEvent, Guarantee, Ledger
 
 BASE = erm.ObjectivePerturbationClassifier(regularization=0.1)
+BARE = erm.ObjectivePerturbationClassifier(regularization=0.1, loss="huber")  # scores, and no probabilities
 ADDING = erm.ObjectivePerturbationClassifier(regularization=0.1, neighbouring=ADD_REMOVE, n_records=100)
 
 
@@ -112,7 +114,7 @@ def test_recall_misses_by_no_more_records_than_stated():
     rng = np.random.default_rng(0)
     misses = []
     for _ in range(100):
-        chosen = threshold.recall_threshold(X[:, 0], y == 1, 0.8, epsilon, REPLACE_ONE, rng).value
+        chosen = threshold.recall_threshold(Ledger((X[:, 0], y == 1), REPLACE_ONE, rng), 0.8, epsilon)
         misses.append(abs(np.searchsorted(minority, chosen) - 0.2 * minority.size))
     assert np.mean(np.array(misses) > bound + 1) <= beta
     assert np.median(misses) > 0.5 / epsilon  # the noise is there
@@ -166,13 +168,7 @@ def test_a_seed_is_assumed_to_be_secret(objective):
 @pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
 @pytest.mark.parametrize("target", [0.2, 0.5, 0.9])
 def test_one_record_moves_the_ranks_by_the_stated_sensitivity(monkeypatch, relation, target):
-    seen = []
-
-    def spy(scores, sensitivity, epsilon, rng):
-        seen.append((scores, sensitivity.value))
-        return Release(0, Guarantee(epsilon, 0.0, relation))
-
-    monkeypatch.setattr(threshold, "exponential", spy)
+    seen = watched(monkeypatch, answer=np.argmax)
     rng, largest = np.random.default_rng(0), 0.0
     for _ in range(300):
         n = int(rng.integers(1, 6))
@@ -182,8 +178,9 @@ def test_one_record_moves_the_ranks_by_the_stated_sensitivity(monkeypatch, relat
         else:
             other = x[:-1], y[:-1]
         for scores, labels in ((x, y), other):
-            threshold.recall_threshold(scores, labels, target, 1.0, relation, rng)
-        (here, change), (there, _) = seen[-2:]
+            threshold.recall_threshold(Ledger((scores, labels), relation, rng), target, 1.0)
+        (terms, here), (_, there) = seen[-2:]
+        change = terms.sensitivity
         largest = max(largest, np.abs(here - there).max())
         assert np.abs(here - there).max() <= change + 1e-12
     assert largest == pytest.approx(change)
@@ -217,7 +214,7 @@ def test_the_default_is_a_plain_learner_with_nine_tenths_and_a_noisy_prior():
     assert model.threshold_ == pytest.approx(model.prevalence_, rel=1e-12)
     assert np.array_equal(model.predict(X), (model.estimator_.predict_proba(X)[:, 1] >= model.threshold_).astype(int))
     assert np.array_equal(model.predict_proba(X), model.estimator_.predict_proba(X))
-    scores = meta.ThresholdClassifier(BASE, 5.0, response_method="decision_function", random_state=1).fit(X, y)
+    scores = meta.ThresholdClassifier(BARE, 5.0, random_state=1).fit(X, y)
     assert expit(scores.threshold_) == pytest.approx(scores.prevalence_)
     assert np.array_equal(scores.predict(X), (scores.decision_function(X) >= scores.threshold_).astype(int))
 
@@ -261,8 +258,6 @@ def test_labels_keep_their_names():
         ({"mistake_costs": {0: 1.0, 2: 1.0}}, "mistake_costs"),
         ({"classes": (0, 1, 2)}, "classes must be two"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
-        ({"response_method": "scores"}, "response_method"),
-        ({"response_method": "predict_proba"}, "estimator must have predict_proba"),
         ({"estimator": None}, "estimator must be a classifier"),
         ({"estimator": erm.ERMClassifier()}, "parameter 'epsilon'"),
         ({"estimator": Oracle(factor=1.1)}, "estimator must keep its epsilon"),
@@ -332,23 +327,19 @@ def test_thresholds_by_hand():
 
 @pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
 def test_a_recall_threshold_is_a_private_choice_at_its_epsilon(monkeypatch, relation):
-    asked = []
-
-    def spy(scores, sensitivity, epsilon, rng):
-        asked.append((scores, sensitivity, epsilon))
-        return Release(int(np.argmax(scores)), Guarantee(epsilon, 0.0, relation))
-
-    monkeypatch.setattr(threshold, "exponential", spy)
-    scores, minority = np.array([-3.0, -1.0, 1.0, 3.0, 9.0]), np.array([1, 1, 1, 1, 0])
-    found = threshold.recall_threshold(scores, minority, 0.75, 0.4, relation, np.random.default_rng(0))
-    ((ranks, sensitivity, epsilon),) = asked
+    asked = watched(monkeypatch, answer=np.argmax)
+    scores, minority = np.array([-3.0, -1.0, 1.0, 3.0, 9.0]), np.array([True, True, True, True, False])
+    ledger = Ledger((scores, minority), relation, np.random.default_rng(0))
+    found = threshold.recall_threshold(ledger, 0.75, 0.4)
+    ((terms, ranks),) = asked
     assert ranks == pytest.approx(-np.abs(np.searchsorted([-3.0, -1.0, 1.0, 3.0], threshold.CANDIDATES) - 1.0))
-    assert (sensitivity.value, sensitivity.neighbouring) == (1.0 if relation is REPLACE_ONE else 0.75, relation)
-    assert (sensitivity.norm, epsilon, found.guarantee.epsilon) == ("linf", 0.4, 0.4)
-    assert -3.0 < found.value <= -1.0
+    assert (terms.norm, terms.sensitivity) == ("linf", 1.0 if relation is REPLACE_ONE else 0.75)
+    assert terms.event == ApproximateDpEvent(0.4, 0.0)
+    assert ledger.epsilon(0.0) == 0.4
+    assert -3.0 < found <= -1.0
     for bad in (0.0, 1.0):
         with pytest.raises(ValueError, match="target must be"):
-            threshold.recall_threshold(scores, minority, bad, 0.4, relation, np.random.default_rng(0))
+            threshold.recall_threshold(ledger, bad, 0.4)
 
 
 def test_candidates_are_the_published_ones():
@@ -393,11 +384,11 @@ def test_a_promise_is_kept_up_to_rounding():
         meta.ThresholdClassifier(Oracle(factor=1 + 1e-6)).fit(*records())
 
 
-def test_the_scores_that_decide_are_those_asked_for():
+def test_probabilities_decide_where_there_are_some():
     X, y = records()
     shown = meta.ThresholdClassifier(BASE, 5.0, "recall", target_recall=0.5).fit(X, y)
     assert 0 < shown.threshold_ < 1
-    raw = meta.ThresholdClassifier(BASE, 5.0, "recall", target_recall=0.5, response_method="decision_function")
+    raw = meta.ThresholdClassifier(BARE, 5.0, "recall", target_recall=0.5)
     assert raw.fit(X, y).threshold_ in threshold.CANDIDATES
     assert np.array_equal(raw.predict(X), (raw.decision_function(X) >= raw.threshold_).astype(int))
     for bad in ({"expected_auc": 0.499}, {"target_recall": 1.0}, {"threshold_share": 0.0}, {"threshold_share": -0.5}):
@@ -462,5 +453,5 @@ def test_class_weights_inside_a_learner_are_refused_too():
 
 def test_no_record_has_no_score():
     X, y = records(30)
-    for learner in (BASE, ADDING):
-        assert meta.ThresholdClassifier(learner, 1.0).fit(X, y)._log_odds(X[:0]).shape == (0,)
+    model = meta.ThresholdClassifier(ADDING, 1.0, "recall").fit(X[:0], y[:0])
+    assert model.guarantee_ == meta.ThresholdClassifier(ADDING, 1.0, "recall").fit(X, y).guarantee_

@@ -4,9 +4,9 @@ Every estimator is differentially private for its coefficients, weighted by clas
 solver leaves. Modules: `losses`, `risk` (rows and derivatives), `partitions` (records that memory does not hold),
 `solver` (minimisers within a certified distance), `weighting` (class weights), `calibration` (noise constants),
 `linear` and `perturbation` (scikit-learn classes), `scaling` (features on one scale, public or private) with
-`gradient_descent`, `coordinate_descent` and `greedy` on it,
-`frames` (a private centre and scale), `norms` (the shape of noise), `kernels` (random features), `midpoint` (one
-feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without an optimiser).
+`gradient_descent`, `coordinate_descent` and `greedy` on it, `norms` (the shape of noise), `kernels` (random features),
+`midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without
+an optimiser).
 Formulas as printed elsewhere, and exact losses, are left to `checks`.
 """
 
@@ -20,7 +20,6 @@ from helpers.erm.calibration import (
     largest_move,
 )
 from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
-from helpers.erm.frames import Standard, private_standard
 from helpers.erm.gradient_descent import DPGradientDescentClassifier
 from helpers.erm.greedy import DPGreedyCoordinateClassifier
 from helpers.erm.kernels import KernelClassifier, RandomFourierFeatures
@@ -55,7 +54,6 @@ __all__ = [
     "RandomFourierFeatures",
     "Softmax",
     "Solution",
-    "Standard",
     "Weighting",
     "balanced_weights",
     "calibrate",
@@ -70,7 +68,6 @@ __all__ = [
     "minimize",
     "minimize_softmax",
     "private_second_moments",
-    "private_standard",
     "read_parquet",
     "signed_rows",
     "zero_sum_basis",

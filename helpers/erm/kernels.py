@@ -5,16 +5,14 @@ without looking at the data, and the length of a feature vector is known in adva
 the features is a private kernel learner, and the bound on the records' own length is not needed any more.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_boolean, check_choice, check_integer, check_real, validate_records
+from helpers.decisions import ModelPredictions
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
-from helpers.privacy import PrivateMixin, check_random_state, child_state
+from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
 
 KERNELS = ("gaussian", "laplacian", "cauchy")
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
@@ -107,11 +105,7 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
         return np.sqrt(2 / D) * np.cos(angles)
 
 
-def _learner_has_probabilities(model) -> bool:
-    return hasattr(model.estimator_ if hasattr(model, "estimator_") else model._learner(), "predict_proba")
-
-
-class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
+class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
     """A private linear learner on random Fourier features: private classification with a kernel.
 
     Parameters
@@ -181,32 +175,21 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         features.fit(np.zeros((1, X.shape[1])))  # of the records only their width counts
-        secret = child_state(self.random_state, self._noise_generator(X, y))
-        learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
-        learner.fit(features._mapped(X), y)
-        learner.set_params(random_state=None)  # the seed of the noise must not travel with the model
-        self.features_, self.estimator_ = features, learner
-        self.classes_ = learner.classes_
-        self.guarantee_ = replace(
-            learner.guarantee_, assumes=(*learner.guarantee_.assumes, "kernel and number of frequencies public")
-        )
+        relation = getattr(learner, "neighbouring", REPLACE_ONE)
+        self._learn(Ledger((X, y), relation, self._noise_generator(X, y)), features, learner)
         return self
 
-    def decision_function(self, X):
-        """Scores (n,), positive for the second class; with more classes (n, K)."""
-        V = self._features(X)
-        return self.estimator_.decision_function(V)
-
-    @available_if(_learner_has_probabilities)
-    def predict_proba(self, X):
-        """Class probabilities (n, K), columns as in `classes_`."""
-        V = self._features(X)
-        return self.estimator_.predict_proba(V)
-
-    def predict(self, X):
-        """Labels (n,): the class with the largest score."""
-        V = self._features(X)
-        return self.estimator_.predict(V)
+    def _learn(self, ledger, features, learner):
+        """Set what is fitted, from a private fit of the learner to the features."""
+        secret = child_state(self.random_state, ledger.rng)
+        learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
+        mapped = ledger.view(lambda records: (features._mapped(records[0]), records[1]))
+        mapped.fitted(lambda records: learner.fit(*records))
+        learner.set_params(random_state=None)  # the seed of the noise must not travel with the model
+        self.features_, self.estimator_, self.classes_ = features, learner, learner.classes_
+        given = learner.guarantee_
+        ledger.assume("kernel and number of frequencies public")
+        self.guarantee_ = ledger.guarantee(given.epsilon, given.delta, source=given.source)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -220,6 +203,8 @@ class KernelClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"estimator must have parameters epsilon, radius and random_state, got {self.estimator!r}")
         return clone(estimator)
 
-    def _features(self, X):
-        check_is_fitted(self)
-        return self.features_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+    def _model(self):
+        return self.estimator_ if hasattr(self, "estimator_") else self._learner()
+
+    def _seen(self, X):
+        return self.features_.transform(super()._seen(X))

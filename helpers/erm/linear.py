@@ -26,6 +26,7 @@ from helpers.checks import (
     validate_records,
 )
 from helpers.data import into_ball
+from helpers.decisions import ScoreDecisions
 from helpers.erm import partitions
 from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
@@ -62,7 +63,7 @@ class Records(NamedTuple):
     divisor: int
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+class LinearClassifier(ScoreDecisions, ClassifierMixin, BaseEstimator):
     """Rows, labels, class weights and predictions of `ERMClassifier` and the private classifiers. Not used by
     itself."""
 
@@ -93,11 +94,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if scores.ndim == 2:
             return softmax_probabilities(scores, axis=1)
         return np.column_stack([expit(-scores), expit(scores)])
-
-    def predict(self, X):
-        """Labels (n,): the class with the largest score."""
-        scores = self.decision_function(X)
-        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     def _check_parameters(self):
         """Refuse public parameters that make no sense, before any record is looked at."""
@@ -254,11 +250,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             self.intercept_ = beta[:, -1] * self.intercept_scaling * self.radius / longest
         else:
             self.coef_, self.intercept_ = beta, np.zeros(len(beta))
-
-    def _forget(self):
-        """Remove what an earlier fit has set: not every combination of parameters sets the same."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
 
 
 class ERMClassifier(LinearClassifier):

@@ -6,14 +6,13 @@ exactly for two normal classes: `checks.two_gaussians`.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_real, label_codes, validate_records
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, PrivateMixin, Release, Sensitivity, check_random_state, gaussian
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, PrivateMixin, check_random_state, gaussian_multiplier
 
 COUNTS = ("private", "public")
 _SMALLEST_COUNT = 1.0  # by which a sum is divided
@@ -104,16 +103,51 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         if X.shape[1] != 1:
             raise ValueError(f"X must have one feature, got {X.shape[1]}")
         codes = label_codes(y, _CLASSES)
-        sums = np.bincount(codes, weights=np.clip(X[:, 0], -self.radius, self.radius), minlength=2)
-        totals = np.bincount(codes, minlength=2).astype(float)
-        release = self._private if self.counts == "private" else self._public
-        self.classes_ = _CLASSES.copy()
-        self.means_, self.counts_, guarantee = release(sums, totals, self._noise_generator(X, y))
+        totals = None
+        if self.counts == "public":
+            totals = np.bincount(codes, minlength=2).astype(float)
+            if not totals.all():
+                raise ValueError(
+                    f"y must have a record of each class when the counts are public, got {totals.tolist()}"
+                )
+        self._learn(Ledger((X[:, 0], codes), self.neighbouring, self._noise_generator(X, y)), totals)
+        return self
+
+    def _learn(self, ledger, totals):
+        """Set what is fitted, from one answer of the ledger of values and codes; `totals` (2,) are the class counts
+        where they are public."""
+        R, multiplier = self.radius, gaussian_multiplier(self.epsilon, self.delta)
+
+        def sums(records):
+            values, codes = records
+            return np.bincount(codes, weights=np.clip(values, -R, R), minlength=2)
+
+        if totals is not None:
+            # In units of each mean's own sensitivity a change moves one coordinate by 1.
+            units = 2 * R / totals
+            means = units * ledger.gaussian(lambda records: sums(records) / totals / units, 1.0, multiplier)
+            self.counts_ = totals
+        else:
+            replaced = self.neighbouring is REPLACE_ONE
+            # The unit in which a count needs no noise beyond that of the sums (see `counts` in the class's docstring).
+            unit, sensitivity = (math.sqrt(2) * R, 2 * R) if replaced else (R, math.sqrt(2) * R)
+
+            def sums_and_counts(records):
+                counts = np.bincount(records[1], minlength=2)
+                return np.append(sums(records), unit * (counts[1:] if replaced else counts))
+
+            noisy = ledger.gaussian(sums_and_counts, sensitivity, multiplier)
+            counts = noisy[2:] / unit
+            if replaced:
+                counts = np.array([ledger.n_records(lambda records: len(records[1])) - counts[0], counts[0]])
+            self.counts_ = np.maximum(counts, _SMALLEST_COUNT)
+            means = noisy[:2] / self.counts_
+        self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)
+        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
         known = ("radius public", "which class lies above public")
         known += ("class counts public",) if self.counts == "public" else ()
-        self.guarantee_ = replace(guarantee, assumes=(*known, *guarantee.assumes))
-        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
-        return self
+        source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
+        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=known)
 
     def decision_function(self, X):
         """Distance (n,) above the threshold."""
@@ -134,29 +168,3 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         allowed = (REPLACE_ONE, ADD_REMOVE) if self.counts == "private" else (REPLACE_ONE,)
         check_choice("neighbouring", self.neighbouring, allowed)
         check_random_state(self.random_state)
-
-    def _private(self, sums, totals, rng):
-        """Means, counts and guarantee, with noise for counts in units that fit the sums' own sensitivity."""
-        replaced = self.neighbouring is REPLACE_ONE
-        unit, told = (math.sqrt(2) * self.radius, totals[1:]) if replaced else (self.radius, totals)
-        length = (2 if replaced else math.sqrt(2)) * self.radius
-        noisy, guarantee = self._gaussian(np.append(sums, unit * told), length, rng)
-        counts = noisy[2:] / unit
-        if replaced:
-            counts = np.array([totals.sum() - counts[0], counts[0]])
-        counts = np.maximum(counts, _SMALLEST_COUNT)
-        return self._clipped(noisy[:2] / counts), counts, guarantee
-
-    def _public(self, sums, totals, rng):
-        if not totals.all():
-            raise ValueError(f"y must have a record of each class when the counts are public, got {totals.tolist()}")
-        # In units of each mean's own sensitivity a change moves one coordinate by 1.
-        unit = 2 * self.radius / totals
-        noisy, guarantee = self._gaussian(sums / totals / unit, 1.0, rng)
-        return self._clipped(noisy * unit), totals, guarantee
-
-    def _gaussian(self, value, length, rng) -> Release:
-        return gaussian(value, Sensitivity(length, self.neighbouring, "l2"), self.epsilon, self.delta, rng)
-
-    def _clipped(self, means):
-        return np.clip(means, -self.radius, self.radius)

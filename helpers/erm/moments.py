@@ -36,6 +36,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_real, label_codes, validate_records
 from helpers.data.domain import Domain, check_labels
+from helpers.decisions import ScoreDecisions
 from helpers.erm.losses import zero_sum_basis
 from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
 from helpers.privacy import (
@@ -80,7 +81,7 @@ class Shape(NamedTuple):
     spread: np.ndarray
 
 
-class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
+class PrivateMomentClassifier(PrivateMixin, ScoreDecisions, ClassifierMixin, BaseEstimator):
     """Additive classification by private ranks and private moments: (epsilon, delta)-DP by two Gaussian releases.
 
     The first releases the marginals of all attributes and the class sizes, the second the class means of the rows that
@@ -165,8 +166,7 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         """Learn from records X (n, d) with labels y (n,); returns self."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+        self._forget()
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
@@ -196,11 +196,6 @@ class PrivateMomentClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         if self.decision == "likely":
             odds += logit(self.priors_)
         return odds[:, 0] if len(self.classes_) == 2 else odds
-
-    def predict(self, X):
-        """Labels (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     def predict_proba(self, X):
         """Probabilities (n, K) of the classes if scores are normal in each, with one variance."""

@@ -7,7 +7,6 @@ left to the subclasses.
 """
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +20,10 @@ from helpers.erm.perturbation import PrivateLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
-    Guarantee,
     Ledger,
     Release,
-    Sensitivity,
-    gaussian,
     gaussian_multiplier,
-    laplace,
+    secure_generator,
 )
 
 _LARGEST_VALUE = 1e100  # without bounds: squares and products of features stay finite
@@ -94,7 +90,10 @@ def private_second_moments(
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     check_real("epsilon", epsilon, low=0, inclusive="neither")
     check_real("delta", delta, low=0, high=1, inclusive="low")
-    divisor = public_divisor(n_records, neighbouring, X)
+    if n_records is not None:
+        check_integer("n_records", n_records, low=1)
+    elif neighbouring is ADD_REMOVE:
+        raise ValueError("n_records must be a public integer under add/remove-one, got None")
     bounds = check_bounds(bounds)
     if not len(bounds):
         raise ValueError("bounds must have at least one row, one a feature, got none")
@@ -105,31 +104,21 @@ def private_second_moments(
         raise ValueError("X must hold finite numbers, found NaN or infinity")
     d = len(bounds)
     box = _box(*bounds.T, public_center(center, d))
-    sums = np.array([column @ column for column in box.rows(X).T])
+    ledger = Ledger(X, neighbouring, secure_generator() if rng is None else rng)
+
+    def squares(X):
+        return np.array([column @ column for column in box.rows(X).T])
+
     if delta > 0:
-        change = Sensitivity(math.sqrt(d), neighbouring, "l2")
-        noisy, guarantee = gaussian(sums, change, epsilon, delta, rng)
-        spread = change.value * gaussian_multiplier(epsilon, delta)
+        multiplier = gaussian_multiplier(epsilon, delta)
+        noisy, spread = ledger.gaussian(squares, math.sqrt(d), multiplier), math.sqrt(d) * multiplier
+        source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
     else:
-        change = Sensitivity(float(d), neighbouring, "l1")
-        noisy, guarantee = laplace(sums, change, epsilon, rng)
-        spread = math.sqrt(2) * change.value / epsilon
-    return Release(_floored(noisy, divisor, spread), from_bounds(guarantee, n_records))
-
-
-def public_divisor(n_records, neighbouring, X) -> int:
-    """What sums of records are divided by: `n_records`, or the number of rows, which replace-one keeps."""
-    if n_records is not None:
-        return check_integer("n_records", n_records, low=1)
-    if neighbouring is ADD_REMOVE:
-        raise ValueError("n_records must be a public integer under add/remove-one, got None")
-    return max(len(X), 1)
-
-
-def from_bounds(guarantee, n_records) -> Guarantee:
-    """The guarantee of sums within bounds, with the public numbers that it stands on."""
-    number = "number of records public" if n_records is None else "number that divides the sums public"
-    return replace(guarantee, assumes=("feature bounds public", number, *guarantee.assumes))
+        noisy, spread = ledger.laplace(squares, float(d), epsilon), math.sqrt(2) * d / epsilon
+        source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
+    ledger.assume("feature bounds public", *(() if n_records is None else ("number that divides the sums public",)))
+    moments = _floored(noisy, max(ledger.n_records(), 1) if n_records is None else n_records, spread)
+    return Release(moments, ledger.guarantee(epsilon, delta, source=source))
 
 
 def _floored(noisy, n_records, spread) -> NDArray[np.float64]:

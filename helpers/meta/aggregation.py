@@ -14,42 +14,30 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes, validate_records
+from helpers.decisions import ModelPredictions
 from helpers.meta.bagging import assign_evenly
-from helpers.meta.learners import fit_learner, new_learner, restate
+from helpers.meta.learners import fit_learner, n_rows, new_learner, restate
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
-    Guarantee,
+    Ledger,
     PrivateMixin,
-    Release,
-    Sensitivity,
     check_random_state,
     child_state,
-    discrete_laplace,
-    gaussian,
-    k_norm,
+    gaussian_multiplier,
 )
 
 _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 
 
-def _model_has(name: str) -> Callable[[Any], bool]:
-    """Whether what predicts has the method: the fitted model, or before the fit the one it will be made from."""
-    return lambda wrapper: hasattr(wrapper._model(), name)
-
-
-class _DisjointLearners(PrivateMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class _DisjointLearners(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Parts, learners and predictions of both."""
 
     def __sklearn_tags__(self):
@@ -69,51 +57,17 @@ class _DisjointLearners(PrivateMixin, ClassifierMixin, BaseEstimator, metaclass=
                 f"n_estimators must be at most the number of records, got {self.n_estimators} for {len(X)} sample(s)"
             )
         self.classes_ = classes
-        rng = self._noise_generator(X, y)
-        self._prepare(X.shape[1], rng)
-        parts = self._parts(len(X), rng)
-        seeds = [self._seed(self.estimator, rng) for _ in parts]
-        answers = np.array([self._answer(X[rows], y[rows], seed) for rows, seed in zip(parts, seeds, strict=True)])
-        self.guarantee_ = self._with_assumptions(self._learn(answers, rng))
+        self._learn(Ledger((X, y), self.neighbouring, self._noise_generator(X, y)))
         restate(self._model(), self.guarantee_)  # a learner that is private itself states something else
         return self
 
-    @available_if(_model_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities (n, 2), columns as in `classes_`."""
-        check_is_fitted(self)
-        return self._model().predict_proba(validate_data(self, X, dtype=np.float64, reset=False))
-
-    @available_if(_model_has("decision_function"))
-    def decision_function(self, X):
-        """Scores (n,), positive for the second class."""
-        check_is_fitted(self)
-        return self._model().decision_function(validate_data(self, X, dtype=np.float64, reset=False))
-
-    def predict(self, X):
-        """Labels (n,)."""
-        check_is_fitted(self)
-        return self._model().predict(validate_data(self, X, dtype=np.float64, reset=False))
+    @abstractmethod
+    def _learn(self, ledger: Ledger) -> None:
+        """Set what is fitted, from one answer of the ledger about what all learners say."""
 
     @abstractmethod
     def _model(self) -> BaseEstimator:
-        """What predicts: fitted after the fit."""
-
-    @abstractmethod
-    def _prepare(self, n_features: int, rng: np.random.Generator) -> None:
-        """What can be done, and can fail, before the private records are looked at."""
-
-    @abstractmethod
-    def _said(self, learner: BaseEstimator) -> NDArray:
-        """The answer of a fitted learner, of public shape and size."""
-
-    @abstractmethod
-    def _silence(self) -> NDArray:
-        """The answer of a learner that fails."""
-
-    @abstractmethod
-    def _learn(self, answers: NDArray, rng: np.random.Generator) -> Guarantee:
-        """Release the answers (m, ...), of which one record changes one, and make the model of the release."""
+        """What predicts; before the fit, what it will be made from."""
 
     def _check_parameters(self):
         check_random_state(self.random_state)
@@ -137,29 +91,43 @@ class _DisjointLearners(PrivateMixin, ClassifierMixin, BaseEstimator, metaclass=
             return child_state(self.random_state, rng)
         return int(rng.integers(2**32))
 
-    def _parts(self, n_records, rng) -> list[NDArray]:
-        """Row numbers of each part: dealt evenly where n is public, else each record's own draw, so that one record
-        more or less moves no other."""
-        m, even = self.n_estimators, self.neighbouring is REPLACE_ONE
-        parts = assign_evenly(n_records, m, rng) if even else rng.integers(m, size=n_records)
-        return [np.flatnonzero(parts == part) for part in range(m)]
+    def _answers(self, ledger: Ledger, said: Callable[[BaseEstimator], NDArray], silence: NDArray) -> Ledger:
+        """A ledger of what the m learners say, an array (m, ...) of which one record changes one row.
 
-    def _answer(self, X, y, random_state) -> NDArray:
-        """What the learner of one part says; neither an error nor a warning of it leaves this method."""
-        with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(random_state):
-            warnings.simplefilter("ignore")
-            try:
-                answer = self._said(fit_learner(self._new(self.estimator, random_state), X, y))
-                usable = answer.shape == self._silence().shape and np.isfinite(answer).all()
-            except (Exception, SystemExit):  # whatever it is, it depends on private values
-                usable = False
-        return answer if usable else self._silence()
+        Parameters
+        ----------
+        ledger : Ledger
+            Of X and y.
+        said : callable
+            The answer of a fitted learner.
+        silence : array
+            The answer of a learner that fails; all answers have its shape.
+        """
+        m, rng, even = self.n_estimators, ledger.rng, None
+        if ledger.neighbouring is REPLACE_ONE:  # rows are dealt evenly, since their number is public
+            even = assign_evenly(ledger.n_records(n_rows), m, rng)
+        ledger.assume("set of labels public", "a record's part does not depend on other records")
+        ledger.assume("learners share no state and print nothing")
 
-    def _with_assumptions(self, guarantee: Guarantee) -> Guarantee:
-        size = ("number of records public",) if self.neighbouring is REPLACE_ONE else ()
-        assumes = (*size, "set of labels public", "a record's part does not depend on other records")
-        assumes += ("learners share no state and print nothing",)
-        return replace(guarantee, assumes=tuple(dict.fromkeys((*assumes, *guarantee.assumes))))
+        def answers(records):
+            X, y = records
+            # Each record's own draw, so that one record more or less moves no other.
+            parts = rng.integers(m, size=len(X)) if even is None else even
+            seeds = [self._seed(self.estimator, rng) for _ in range(m)]
+            return np.array([answer(X[parts == k], y[parts == k], seed) for k, seed in enumerate(seeds)])
+
+        def answer(X, y, seed):
+            # Neither an error nor a warning may leave: whatever it is, it depends on private values.
+            with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(seed):
+                warnings.simplefilter("ignore")
+                try:
+                    found = said(fit_learner(self._new(self.estimator, seed), X, y))
+                    usable = found.shape == silence.shape and np.isfinite(found).all()
+                except (Exception, SystemExit):
+                    usable = False
+            return found if usable else silence
+
+        return ledger.view(answers)
 
 
 @contextmanager
@@ -258,37 +226,38 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     def _model(self):
         return getattr(self, "estimator_", self.estimator)
 
-    def _prepare(self, n_features, rng):
-        self.estimator_ = fit_learner(self._new(self.estimator), *_made_up(n_features, self.classes_))
+    def _learn(self, ledger):
+        d = self.n_features_in_
+        self.estimator_ = fit_learner(self._new(self.estimator), *_made_up(d, self.classes_))
         shapes = [np.shape(getattr(self.estimator_, name, None)) for name in ("coef_", "intercept_")]
-        if shapes != [(1, n_features), (1,)]:
+        if shapes != [(1, d), (1,)]:
             raise ValueError(
                 f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"
             )
         try:
-            self.estimator_.coef_, self.estimator_.intercept_ = np.zeros((1, n_features)), np.ones(1)
+            self.estimator_.coef_, self.estimator_.intercept_ = np.zeros((1, d)), np.ones(1)
         except AttributeError:
             raise ValueError(f"estimator must let coef_ and intercept_ be set, got {self.estimator!r}") from None
 
-    def _said(self, learner):
-        found = np.append(learner.coef_, learner.intercept_)
-        return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
+        def shortened(learner):
+            found = np.append(learner.coef_, learner.intercept_)
+            return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
 
-    def _silence(self):
-        return np.zeros(self.n_features_in_ + 1)
+        def mean(answers):
+            return answers.mean(axis=0)
 
-    def _learn(self, answers, rng):
-        moved = Sensitivity(2 * self.radius / self.n_estimators, self.neighbouring, "l2")
-        mean = answers.mean(axis=0)
+        answers = self._answers(ledger, shortened, np.zeros(d + 1))
+        moved = 2 * self.radius / self.n_estimators
         if self.delta > 0:
-            released = gaussian(mean, moved, self.epsilon, self.delta, rng)
+            noisy = answers.gaussian(mean, moved, gaussian_multiplier(self.epsilon, self.delta))
+            mechanism = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
         else:
-            released = k_norm(mean, moved, self.epsilon, rng)
-        self.coef_, self.intercept_ = released.value[None, :-1], released.value[-1:]
+            noisy = answers.k_norm(mean, moved, self.epsilon)
+            mechanism = "K-norm mechanism (Hardt and Talwar 2010, Section 4)"
+        self.coef_, self.intercept_ = noisy[None, :-1], noisy[-1:]
         self.estimator_.coef_, self.estimator_.intercept_ = self.coef_, self.intercept_
-        source = f"mean over {self.n_estimators} disjoint parts; {released.guarantee.source}"
-        assumes = (*released.guarantee.assumes, "radius public")
-        return replace(released.guarantee, assumes=assumes, source=source)
+        source = f"mean over {self.n_estimators} disjoint parts; {mechanism}"
+        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=("radius public",))
 
 
 class PATEClassifier(_DisjointLearners):
@@ -389,47 +358,42 @@ class PATEClassifier(_DisjointLearners):
     def _pupil(self):
         return self.estimator if self.student is None else self.student
 
-    def _prepare(self, n_features, rng):
-        self._queries = self._chosen(n_features, rng)
-        self._new(self.estimator).fit(*_made_up(n_features, self.classes_)).predict(self._queries)
-        for labels in (self.classes_, self.classes_[:1]):
-            self._new(self._pupil()).fit(*_made_up(n_features, labels))
-
-    def _chosen(self, n_features, rng) -> NDArray[np.float64]:
+    def _learn(self, ledger):
+        d, rng = self.n_features_in_, ledger.rng
         if self.public_records is None:
-            return rng.uniform(-_FAR, _FAR, (self.n_queries, n_features))
-        public = _check_public_records(self.public_records, n_features)
-        return public[rng.permutation(len(public))[: self.n_queries]]
+            queries = rng.uniform(-_FAR, _FAR, (self.n_queries, d))
+        else:
+            public = _check_public_records(self.public_records, d)
+            queries = public[rng.permutation(len(public))[: self.n_queries]]
+        # Whatever can fail without a look at private records is to fail before it.
+        self._new(self.estimator).fit(*_made_up(d, self.classes_)).predict(queries)
+        for labels in (self.classes_, self.classes_[:1]):
+            self._new(self._pupil()).fit(*_made_up(d, labels))
 
-    def _said(self, learner):
-        return (learner.predict(self._queries) == self.classes_[1]).astype(np.int64)
+        def vote(teacher):
+            return (teacher.predict(queries) == self.classes_[1]).astype(np.int64)
 
-    def _silence(self):
-        return np.zeros(len(self._queries), np.int64)
+        def votes(answers):
+            return answers.sum(axis=0)
 
-    def _learn(self, answers, rng):
-        released = self._noisy(answers.sum(axis=0), rng)
-        labels = self.classes_[(released.value > self.n_estimators / 2).astype(int)]
+        q = len(queries)
+        answers = self._answers(ledger, vote, np.zeros(q, np.int64))
+        # One private record moves each of the q votes by one.
+        if self.delta > 0:
+            noisy = answers.gaussian(votes, math.sqrt(q), gaussian_multiplier(self.epsilon, self.delta))
+            mechanism = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
+        else:
+            noisy = answers.integers(votes, q, self.epsilon)
+            mechanism = "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)"
+        labels = self.classes_[(noisy > self.n_estimators / 2).astype(int)]
         student = self._new(self._pupil(), self._seed(self._pupil(), rng))
-        self.student_ = fit_learner(student, self._queries, labels)
+        self.student_ = fit_learner(student, queries, labels)
         # A seed in a step of a pipeline would tell of the stream that made the parts and the noise.
         seeds = [name for name in self.student_.get_params() if name.split("__")[-1] == "random_state"]
         self.student_.set_params(**dict.fromkeys(seeds))
-        del self._queries
-        source = f"votes of {self.n_estimators} teachers on {len(labels)} public records; {released.guarantee.source}"
-        assumes = (*released.guarantee.assumes, "records to be labelled public")
-        return replace(released.guarantee, assumes=assumes, source=source)
-
-    def _noisy(self, votes: NDArray[np.int64], rng) -> Release:
-        """All votes with noise; one private record moves each of them by one."""
-        q = len(votes)
-        if self.delta == 0:
-            return discrete_laplace(votes, Sensitivity(float(q), self.neighbouring, "l1"), self.epsilon, rng)
-        moved = Sensitivity(math.sqrt(q), self.neighbouring, "l2")
-        released = gaussian(votes, moved, self.epsilon, self.delta, rng)
-        each = released.guarantee.event.noise_multiplier * math.sqrt(q)
-        event = SelfComposedDpEvent(GaussianDpEvent(each), q)  # the same curve, one event a vote
-        return Release(released.value, replace(released.guarantee, event=event))
+        source = f"votes of {self.n_estimators} teachers on {q} public records; {mechanism}"
+        assumes = ("records to be labelled public",)
+        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes)
 
 
 def _made_up(n_features: int, labels: NDArray) -> tuple[NDArray, NDArray]:

@@ -8,8 +8,7 @@ is left to the caller.
 Neighbours are replace-one, with n public, unless a function says otherwise.
 """
 
-import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -26,7 +25,7 @@ from helpers.checks import (
     label_codes,
     validate_records,
 )
-from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, with_origin
+from helpers.meta.learners import check_learner, fit_learner, n_rows, new_learner, planned_guarantee, with_origin
 from helpers.privacy import (
     ADD_REMOVE,
     COMPOSITION_METHODS,
@@ -34,11 +33,11 @@ from helpers.privacy import (
     REPLACE_ONE,
     ChangedRows,
     Guarantee,
+    Ledger,
     PrivateMixin,
     check_random_state,
     child_state,
     compose,
-    noise_assumptions,
 )
 from helpers.privacy.search import largest
 
@@ -95,31 +94,6 @@ def changed_rows(sampling, *, n_records, sample_size) -> ChangedRows:
 # --- who is in which bag --------------------------------------------------------------------------
 
 
-def assign_by_id(ids: Iterable[Hashable], n_bags, salt) -> np.ndarray:
-    """Bag (0, ..., n_bags - 1) of each record, from a hash of its own identifier and a public salt.
-
-    The bag of a record depends on no other record: inserting or removing one moves no one else. Bag sizes vary.
-
-    Parameters
-    ----------
-    ids : iterable of n identifiers
-        Compared by their text.
-    n_bags : int
-    salt : int
-        Public; another salt is another assignment.
-
-    Returns
-    -------
-    ndarray (n,) of int64
-
-    >>> assign_by_id(["ann", "bob", "eve"], 3, salt=0).tolist()
-    [0, 0, 2]
-    """
-    n_bags = check_integer("n_bags", n_bags, low=1)
-    digests = (hashlib.blake2b(f"{salt}:{identifier}".encode(), digest_size=8).digest() for identifier in ids)
-    return np.array([int.from_bytes(digest, "big") % n_bags for digest in digests], dtype=np.int64)
-
-
 def assign_evenly(n_records, n_bags, rng) -> np.ndarray:
     """Bag of each of `n_records` row numbers: a random deal into bags whose sizes differ by at most one.
 
@@ -157,20 +131,17 @@ def assign_by_rank(y, n_bags, *, blocks=False) -> np.ndarray:
     return bags
 
 
-def assign_within_class(y, ids, n_bags, salt, classes=(0, 1)) -> np.ndarray:
-    """Bag of each record from its own identifier and its own label: a hash for each class.
+def assign_within_class(y, n_bags, rng, classes=(0, 1)) -> np.ndarray:
+    """Bag of each record by its own label: every row draws a bag for either label.
 
-    One flipped label moves one record, from one bag to another; nobody else moves.
+    The draws look at no label, so one flipped label moves one record, from one bag to another; nobody else moves.
 
-    >>> assign_within_class([0, 1, 1], ["ann", "bob", "eve"], 3, salt=0).tolist()
-    [1, 1, 2]
+    >>> assign_within_class([0, 1, 1], 3, np.random.default_rng(0)).tolist()
+    [2, 0, 0]
     """
-    ids = list(ids)
-    bags = np.zeros(len(ids), dtype=np.int64)
-    for place, label in enumerate(classes):
-        hashed = assign_by_id(ids, n_bags, f"{salt}/{place}")
-        bags = np.where(np.asarray(y) == label, hashed, bags)
-    return bags
+    n_bags = check_integer("n_bags", n_bags, low=1)
+    codes = label_codes(np.asarray(y), np.asarray(classes))
+    return rng.integers(n_bags, size=(len(codes), len(classes)))[np.arange(len(codes)), codes]
 
 
 # --- the budget -----------------------------------------------------------------------------------
@@ -338,13 +309,13 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         For overlapping bags; all but "basic" need `delta` > 0.
     public_labels : bool
         For "stratified-disjoint". Public labels allow an exact stratification by rank, and every class must then have
-        a record for each bag. With private labels each record's bag is drawn from its own row number and label: sound
-        with an add/remove learner at half the budget, but class counts in the bags are then as random as in
+        a record for each bag. With private labels every row draws a bag for either label (`assign_within_class`):
+        sound with an add/remove learner at half the budget, but class counts in the bags are then as random as in
         "disjoint".
     classes : sequence of two labels
         Public.
     neighbouring : NeighboringRelation
-        `REPLACE_ONE`, or `ADD_REMOVE` ("disjoint" only; `fit` then needs identifiers).
+        `REPLACE_ONE`, or `ADD_REMOVE` ("disjoint" only, where every record then draws its bag).
     n_records : int, optional
         Public number of records that add/remove learners divide by; by default the number of rows, which only
         replace-one keeps public. Where bag sizes are private, every bag also holds two made-up records, the origin
@@ -426,33 +397,41 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y, ids=None):
-        """Fit to X (n, d) and labels y (n,); returns self.
-
-        Parameters
-        ----------
-        ids : sequence of n identifiers, optional
-            A record's own, unique; bags of the disjoint samplings are hashes of them. Needed under add/remove. Under
-            replace-one they count as public: a replacement with another identifier would change two bags, and their
-            sizes. By default row numbers.
-        """
-        self._check_parameters(ids)
+    def fit(self, X, y):
+        """Fit to X (n, d) and labels y (n,); returns self."""
+        self._check_parameters()
         may_be_empty = self.neighbouring == ADD_REMOVE
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0 if may_be_empty else 1)
-        if ids is not None and len(ids) != len(X):
-            raise ValueError(f"ids must have one entry a record, got {len(ids)} for {len(X)} records")
         self._check_sizes(len(X))
         self.classes_ = np.unique(self.classes)
         self._check_labels(y)
-        rng = self._noise_generator(X, y) if ids is None else self._noise_generator(X, y, np.asarray(ids))
-        bags = self._bags(y, ids, rng)
-        guarantee = self._planned(len(X), X.shape[1], self._public_sizes(bags))
-        self.estimators_ = [self._fitted_learner(X[rows], y[rows], len(X), rng) for rows in bags]
-        assumes = (*guarantee.assumes, *noise_assumptions(rng))
-        if ids is not None and self.neighbouring == REPLACE_ONE:
-            assumes = (*assumes, "identifiers public: a replaced record keeps its own")
-        self.guarantee_ = replace(guarantee, assumes=assumes)
+        ledger = Ledger((X, y), self.neighbouring, self._noise_generator(X, y))
+        self._learn(ledger, y if self._stratifies_by_public_labels else None)
         return self
+
+    def _learn(self, ledger, labels):
+        """Set what is fitted, from one fit of all learners; `labels` (n,) where they are public and decide on bags."""
+        rng, replaced = ledger.rng, ledger.neighbouring == REPLACE_ONE
+        n = ledger.n_records(n_rows) if replaced else self.n_records
+        # Where private labels or the number of records decide who is in which bag, the query does.
+        bags = self._public_bags(n, labels, rng) if self._learner_relation == REPLACE_ONE else None
+        # Of the smallest and the largest bag; else what a bag without records holds.
+        sizes = [len(self.classes_)] if bags is None else sorted({*map(len, bags)})
+        planned = self._planned(n, sorted({sizes[0], sizes[-1]}))
+
+        def fit_all(records):
+            X, y = records
+            if bags is not None:
+                return [self._fitted_learner(n, rng, X[rows], y[rows]) for rows in bags]
+            if replaced:
+                dealt = assign_within_class(y, self.n_estimators, rng, self.classes_)
+            else:
+                dealt = rng.integers(self.n_estimators, size=len(X))  # each record's own draw
+            parts = [with_origin(X[dealt == bag], y[dealt == bag], self.classes_) for bag in range(self.n_estimators)]
+            return [self._fitted_learner(n, rng, *part) for part in parts]
+
+        self.estimators_ = ledger.fitted(fit_all, planned)
+        self.guarantee_ = ledger.guarantee(planned.epsilon, planned.delta, source=planned.source)
 
     def predict_proba(self, X):
         """Share of the votes, or mean probabilities, (n, 2), columns as in `classes_`."""
@@ -468,7 +447,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         share = self.predict_proba(X)[:, 1]
         return self.classes_[(share > 0.5).astype(int)]
 
-    def _check_parameters(self, ids):
+    def _check_parameters(self):
         check_random_state(self.random_state)
         check_learner(self.estimator, "epsilon")
         check_integer("n_estimators", self.n_estimators, low=1)
@@ -486,9 +465,9 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         check_classes(self.classes, 2)
         if self.composition != "basic" and not self._is_disjoint and self.delta == 0:
             raise ValueError(f"delta must be positive for composition {self.composition!r}, got {self.delta!r}")
-        if self.neighbouring == ADD_REMOVE and (self.sampling != "disjoint" or ids is None or self.n_records is None):
+        if self.neighbouring == ADD_REMOVE and (self.sampling != "disjoint" or self.n_records is None):
             raise ValueError(
-                "neighbouring must be replace-one, unless sampling is 'disjoint' and ids and n_records are given, "
+                "neighbouring must be replace-one, unless sampling is 'disjoint' and n_records is given, "
                 "got add/remove-one"
             )
 
@@ -501,7 +480,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     def _check_labels(self, y):
         label_codes(y, self.classes_)
-        if self.sampling == "stratified-disjoint" and self.public_labels:
+        if self._stratifies_by_public_labels:
             # Public labels may be looked at; the other samplings stay silent about an absent class (Notes).
             fewest = min(int(np.sum(y == label)) for label in self.classes_)
             if fewest < self.n_estimators:
@@ -515,37 +494,32 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         return self.sampling in ("disjoint", "stratified-disjoint")
 
     @property
+    def _stratifies_by_public_labels(self) -> bool:
+        return self.sampling == "stratified-disjoint" and self.public_labels
+
+    @property
     def _learner_relation(self):
         private_strata = self.sampling == "stratified-disjoint" and not self.public_labels
         return ADD_REMOVE if private_strata else self.neighbouring
 
-    def _public_sizes(self, bags) -> list[int]:
-        """Smallest and largest size of a bag where sizes are public; else what a bag without records holds."""
-        if self._learner_relation == ADD_REMOVE:
-            return [len(self.classes_)]
-        sizes = {len(rows) for rows in bags}
-        if 0 in sizes:  # the identifiers, which are public, make it so
-            raise ValueError(f"ids must leave no bag without a record, got an empty one of {self.n_estimators}")
-        return sorted({min(sizes), max(sizes)})
-
-    def _planned(self, n_rows, n_features, sizes) -> Guarantee:
+    def _planned(self, n_records, sizes) -> Guarantee:
         """The ensemble's guarantee, and in `learner_epsilon_` the budget that gives it."""
         options = {
             "n_estimators": self.n_estimators,
-            "n_records": max(n_rows, 1),  # used where there is a record only
+            "n_records": n_records,
             "sampling": self.sampling,
             "sample_size": self.sample_size,
             "composition": self.composition,
             "delta": self.delta,
             "public_labels": self.public_labels,
         }
-        probe = self._stated(self.epsilon, n_rows, n_features, sizes)
+        probe = self._stated(self.epsilon, n_records, sizes)
         self.learner_epsilon_ = learner_epsilon(
             self.epsilon, inner_delta=probe.delta, relation=probe.neighbouring, **options
         )
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
-        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_rows, n_features, sizes)
+        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_records, sizes)
         guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
             raise ValueError(
@@ -555,13 +529,13 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         # The total budget is what is promised; bisection stops a little below it, rounding a little above.
         return replace(guarantee, epsilon=max(float(self.epsilon), guarantee.epsilon), event=None, source=source)
 
-    def _stated(self, epsilon, n_rows, n_features, sizes) -> Guarantee:
+    def _stated(self, epsilon, n_records, sizes) -> Guarantee:
         """What learners with this budget guarantee for made-up bags of all `sizes`."""
 
         def learner():
-            return self._learner(n_rows, min(epsilon, _LARGEST_EPSILON), None)
+            return self._learner(n_records, min(epsilon, _LARGEST_EPSILON), None)
 
-        stated = [planned_guarantee(learner, size, n_features, self.classes_) for size in sizes]
+        stated = [planned_guarantee(learner, size, self.n_features_in_, self.classes_) for size in sizes]
         for guarantee in stated:
             if guarantee.neighbouring != self._learner_relation:
                 raise ValueError(
@@ -571,32 +545,28 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         worst = max(stated, key=lambda guarantee: guarantee.epsilon)
         return replace(worst, delta=max(guarantee.delta for guarantee in stated))
 
-    def _learner(self, n_rows, epsilon, random_state):
+    def _learner(self, n_records, epsilon, random_state):
         values = {"epsilon": epsilon, "classes": tuple(self.classes), "random_state": random_state}
         if self._learner_relation == ADD_REMOVE:
-            total = n_rows if self.n_records is None else self.n_records
+            total = n_records if self.n_records is None else self.n_records
             values["n_records"] = max(round(total / self.n_estimators), 1)
         return new_learner(self.estimator, **values)
 
-    def _fitted_learner(self, X, y, n_rows, rng):
+    def _fitted_learner(self, n_records, rng, X, y):
         """A learner fitted to one bag, with noise of its own."""
-        learner = self._learner(n_rows, self.learner_epsilon_, child_state(self.random_state, rng))
-        records = (X, y) if self._learner_relation == REPLACE_ONE else with_origin(X, y, self.classes_)
-        return fit_learner(learner, *records)
+        learner = self._learner(n_records, self.learner_epsilon_, child_state(self.random_state, rng))
+        return fit_learner(learner, X, y)
 
-    def _bags(self, y, ids, rng) -> list[np.ndarray]:
-        """Row numbers of each bag."""
-        m, n = self.n_estimators, len(y)
-        size = n if self.sample_size is None else self.sample_size
+    def _public_bags(self, n_records, labels, rng) -> list[np.ndarray]:
+        """Row numbers of each bag, from the number of records and, for strata, their public labels."""
+        m = self.n_estimators
         if not self._is_disjoint:
-            return [rng.choice(n, size, replace=self.sampling == "bootstrap") for _ in range(m)]
-        if self.sampling == "disjoint":
-            salt = rng.integers(2**63)
-            bags = assign_evenly(n, m, rng) if ids is None else assign_by_id(ids, m, salt)
-        elif self.public_labels:
-            order = rng.permutation(n)
-            bags = np.empty(n, dtype=np.int64)
-            bags[order] = assign_by_rank(y[order], m)
+            size = n_records if self.sample_size is None else self.sample_size
+            return [rng.choice(n_records, size, replace=self.sampling == "bootstrap") for _ in range(m)]
+        if labels is None:
+            bags = assign_evenly(n_records, m, rng)
         else:
-            bags = assign_within_class(y, range(n) if ids is None else ids, m, rng.integers(2**63), self.classes_)
+            order = rng.permutation(n_records)
+            bags = np.empty(n_records, dtype=np.int64)
+            bags[order] = assign_by_rank(labels[order], m)
         return [np.flatnonzero(bags == bag) for bag in range(m)]

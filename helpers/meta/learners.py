@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from helpers.checks import check_real
 from helpers.privacy import Guarantee
 
 
@@ -71,6 +72,30 @@ def planned_guarantee(make: Callable[[], BaseEstimator], n_rows: int, n_features
             "made-up records"
         )
     return stated[0]
+
+
+def n_rows(records: tuple[NDArray, NDArray]) -> int:
+    """Number of records of a pair X, y: what a ledger of such pairs is asked for."""
+    return len(records[0])
+
+
+def part_of(rows: NDArray) -> Callable[[tuple[NDArray, NDArray]], tuple[NDArray, NDArray]]:
+    """A function that takes a pair X, y and gives the records in these rows."""
+    return lambda records: (records[0][rows], records[1][rows])
+
+
+def check_mistake_costs(mistake_costs: Any, classes: NDArray, **allowed: Any) -> None:
+    """Refuse what is no dict of prices over the labels.
+
+    Raises
+    ------
+    ValueError
+        Other keys than `classes`, or a price that `check_real` refuses where this is `allowed`.
+    """
+    if not isinstance(mistake_costs, dict) or set(mistake_costs) != set(classes.tolist()):
+        raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {mistake_costs!r}")
+    for cost in mistake_costs.values():
+        check_real("mistake_costs", cost, **allowed)
 
 
 def with_origin(X: NDArray, y: NDArray, classes: NDArray) -> tuple[NDArray, NDArray]:

@@ -12,23 +12,28 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, restate
+from helpers.decisions import ModelPredictions
+from helpers.meta.learners import (
+    check_learner,
+    check_mistake_costs,
+    fit_learner,
+    n_rows,
+    new_learner,
+    part_of,
+    planned_guarantee,
+    restate,
+)
 from helpers.privacy import (
     EXACT_REALS,
     RELATION_NAMES,
     REPLACE_ONE,
     Guarantee,
+    Ledger,
     PrivateMixin,
-    Sensitivity,
     check_random_state,
     child_state,
-    exponential,
-    laplace,
-    noise_assumptions,
 )
 
 _MOST_TRIALS = 1e9
@@ -70,11 +75,7 @@ def draw_repeats(rng, mean, law="geometric") -> int:
     return int(rng.logseries(-math.expm1(-t)))
 
 
-def _chosen_has(method):
-    return lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), method)
-
-
-class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
+class _PrivateSearch(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
     """What both searches share: the grid, the learners, the score. Not for use by itself."""
 
     def fit(self, X, y):
@@ -85,34 +86,27 @@ class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
         label_codes(y, self.classes_)
         sizes = self._sizes(len(X), len(grid))
         planned = [self._planned(setting, size, X.shape[1]) for setting, size in zip(grid, sizes, strict=True)]
-        rng = self._noise_generator(X, y)
-        self.best_params_, self.best_estimator_ = self._search(X, y, grid, rng)
-        self.guarantee_ = self._guarantee(planned, rng)
+        self._learn(Ledger((X, y), REPLACE_ONE, self._noise_generator(X, y)), grid, planned)
         restate(self.best_estimator_, self.guarantee_)  # its own does not count that it was selected
         return self
 
-    @available_if(_chosen_has("decision_function"))
-    def decision_function(self, X):
-        """Scores of the chosen estimator."""
-        return self._chosen().decision_function(validate_data(self, X, dtype=np.float64, reset=False))
+    def _learn(self, ledger, grid, planned):
+        """Set what is fitted; `planned` is what each setting of the grid guarantees."""
+        ledger.assume("candidates public", "set of labels public")
+        if self.mistake_costs is not None:
+            ledger.assume("costs of mistakes public")
+        # The choice depends on all candidates, so it needs what any of them assumes.
+        ledger.assume(*(item for guarantee in planned for item in guarantee.assumes))
+        self.best_params_, self.best_estimator_ = self._search(ledger, grid, planned)
+        self.guarantee_ = ledger.guarantee(self.epsilon, 0.0, source=self._source)
 
-    @available_if(_chosen_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities (n, K) of the chosen estimator."""
-        return self._chosen().predict_proba(validate_data(self, X, dtype=np.float64, reset=False))
-
-    def predict(self, X):
-        """Labels (n,) by the chosen estimator."""
-        return self._chosen().predict(validate_data(self, X, dtype=np.float64, reset=False))
+    def _model(self):
+        return getattr(self, "best_estimator_", self.estimator)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = np.size(self.classes) > 2
         return tags
-
-    def _chosen(self):
-        check_is_fitted(self)
-        return self.best_estimator_
 
     def _check_parameters(self) -> list[dict]:
         check_random_state(self.random_state)
@@ -120,10 +114,7 @@ class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
         check_real("held_out", self.held_out, low=0, high=1, inclusive="neither")
         classes = check_classes(self.classes)
         if self.mistake_costs is not None:
-            if not isinstance(self.mistake_costs, dict) or set(self.mistake_costs) != set(classes.tolist()):
-                raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
-            for cost in self.mistake_costs.values():
-                check_real("mistake_costs", cost, low=0, high=1)
+            check_mistake_costs(self.mistake_costs, classes, low=0, high=1)
         check_learner(self.estimator, "epsilon", "random_state")
         try:
             grid = list(ParameterGrid(self.param_grid))
@@ -155,38 +146,24 @@ class _PrivateSearch(PrivateMixin, ClassifierMixin, BaseEstimator):
             )
         return found
 
-    def _learn(self, setting, X, y, rng):
-        """A learner of one setting, with noise of its own."""
-        return fit_learner(self._learner(setting, child_state(self.random_state, rng)), X, y)
+    def _fitted(self, ledger, setting, guarantee):
+        """A learner of one setting, fitted to the ledger's records with noise of its own."""
+        learner = self._learner(setting, child_state(self.random_state, ledger.rng))
+        return ledger.fitted(lambda records: fit_learner(learner, *records), guarantee)
 
-    def _mistakes(self, learner, X, y) -> float:
+    def _mistakes(self, learner, records) -> float:
         """Sum of the costs of the records that the learner gets wrong."""
+        X, y = records
         wrong = learner.predict(X) != y
         if self.mistake_costs is None:
             return float(wrong.sum())
         return float(sum(cost * np.sum(wrong & (y == label)) for label, cost in self.mistake_costs.items()))
 
-    def _sensitivity(self, norm) -> Sensitivity:
-        # The only record that changes is right before and wrong after, or wrong at two prices.
+    def _largest_cost(self) -> float:
+        """Sensitivity of the mistakes: the record that changes is right before and wrong after, or wrong at two
+        prices."""
         largest = 1.0 if self.mistake_costs is None else max(self.mistake_costs.values())
-        return Sensitivity(largest or 1.0, REPLACE_ONE, norm)
-
-    def _guarantee(self, planned, rng) -> Guarantee:
-        # The choice depends on all candidates, so it needs what any of them assumes.
-        assumes = [
-            "number of records public",
-            "candidates public",
-            "set of labels public",
-            *(("costs of mistakes public",) if self.mistake_costs is not None else ()),
-            *self._assumptions(),
-            EXACT_REALS,
-            *(item for guarantee in planned for item in guarantee.assumes),
-            *noise_assumptions(rng),
-        ]
-        return Guarantee(self.epsilon, 0.0, REPLACE_ONE, assumes=tuple(dict.fromkeys(assumes)), source=self._source)
-
-    def _assumptions(self) -> tuple[str, ...]:
-        return ()
+        return largest or 1.0
 
 
 class PartitionedSearch(_PrivateSearch):
@@ -278,16 +255,23 @@ class PartitionedSearch(_PrivateSearch):
     def _trial_epsilon(self):
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
 
-    def _search(self, X, y, grid, rng):
-        order = rng.permutation(len(X))
+    def _search(self, ledger, grid, planned):
+        n = ledger.n_records(n_rows)
+        order = ledger.rng.permutation(n)
         if self.parts == "disjoint":
-            *parts, judges = np.array_split(order, len(grid) + 1)
+            cut = np.array_split(order, len(grid) + 1)
         else:
-            judges, rest = np.split(order, [_n_held_out(len(X), self.held_out)])
-            parts = [rest] * len(grid)
-        learners = [self._learn(setting, X[part], y[part], rng) for setting, part in zip(grid, parts, strict=True)]
-        scores = [-self._mistakes(learner, X[judges], y[judges]) for learner in learners]
-        best = exponential(scores, self._sensitivity("linf"), self.epsilon, rng).value
+            judges, rest = np.split(order, [_n_held_out(n, self.held_out)])
+            cut = [rest, judges]
+        *learning, judging = ledger.parts([part_of(rows) for rows in cut])
+        if self.parts == "shared":
+            learning *= len(grid)
+        learners = [self._fitted(*trial) for trial in zip(learning, grid, planned, strict=True)]
+
+        def scores(records):
+            return np.array([-self._mistakes(learner, records) for learner in learners])
+
+        best = judging.choose(scores, self._largest_cost(), epsilon=self.epsilon)
         return grid[best], learners[best]
 
 
@@ -370,22 +354,28 @@ class RepeatedSearch(_PrivateSearch):
     def _trial_epsilon(self):
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])
 
-    def _search(self, X, y, grid, rng):
-        judges, rest = np.split(rng.permutation(len(X)), [_n_held_out(len(X), self.held_out)])
-        mean = 3.0 * len(grid) if self.trials is None else float(self.trials)
-        best = None
-        for _ in range(draw_repeats(rng, mean, self.law)):
-            setting = grid[rng.integers(len(grid))]
-            learner = self._learn(setting, X[rest], y[rest], rng)
-            mistakes = self._mistakes(learner, X[judges], y[judges])
-            # Real noise, although mistakes are integers: scores must not tie, and only their order shows.
-            score = laplace(-mistakes, self._sensitivity("l1"), self._trial_epsilon(), rng).value
-            if best is None or score > best[0]:
-                best = score, setting, learner
-        return best[1:]
+    def _search(self, ledger, grid, planned):
+        n, rng = ledger.n_records(n_rows), ledger.rng
+        judges, rest = np.split(rng.permutation(n), [_n_held_out(n, self.held_out)])
+        n_trials = draw_repeats(rng, 3.0 * len(grid) if self.trials is None else float(self.trials), self.law)
+        budget = self._trial_epsilon()
 
-    def _assumptions(self):
-        return ("number of trials and running time secret",)
+        def tried(records):
+            """Noisy score, setting and learner of one trial, which has a bill of its own."""
+            trial, at = Ledger(records, ledger.neighbouring, rng), rng.integers(len(grid))
+            learning, judging = trial.parts([part_of(rest), part_of(judges)])
+            learner = self._fitted(learning, grid[at], planned[at])
+            # Real noise, although mistakes are integers: scores must not tie, and only their order shows.
+            score = judging.laplace(lambda held: -self._mistakes(learner, held), self._largest_cost(), budget)
+            trial.guarantee(budget, 0.0, source="larger of what learning and judging cost")
+            return score, grid[at], learner
+
+        def best_of_trials(records):
+            return max((tried(records) for _ in range(n_trials)), key=lambda trial: trial[0])[1:]
+
+        ledger.assume("number of trials and running time secret", EXACT_REALS)
+        total = selection_epsilon(budget, REPEATS[self.law])
+        return ledger.fitted(best_of_trials, Guarantee(total, 0.0, ledger.neighbouring, source=self._source))
 
 
 def _n_held_out(n_rows, share) -> int:

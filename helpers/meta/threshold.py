@@ -6,30 +6,22 @@ well the scores are calibrated decides about the result, and nothing here improv
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
-from sklearn.model_selection._classification_threshold import BaseThresholdClassifier
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _estimator_has, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, with_origin
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    Guarantee,
-    PrivateMixin,
-    Release,
-    Sensitivity,
-    check_random_state,
-    child_state,
-    class_priors,
-    compose,
-    exponential,
-    noise_assumptions,
+from helpers.decisions import ModelPredictions
+from helpers.meta.learners import (
+    check_learner,
+    check_mistake_costs,
+    fit_learner,
+    new_learner,
+    planned_guarantee,
+    with_origin,
 )
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, PrivateMixin, check_random_state, child_state
 
 OBJECTIVES = ("balanced_accuracy", "expected_cost", "f1", "recall")
 _SOURCES = {
@@ -57,20 +49,6 @@ def cost_threshold(majority_cost, minority_cost) -> float:
         for name, price in (("majority_cost", majority_cost), ("minority_cost", minority_cost))
     ]
     return prices[0] / sum(prices)
-
-
-def check_mistake_costs(mistake_costs, classes) -> None:
-    """Refuse what is no dict of positive prices over the labels.
-
-    Raises
-    ------
-    ValueError
-        Other keys than `classes`, or a price that is not above 0.
-    """
-    if not isinstance(mistake_costs, dict) or set(mistake_costs) != set(classes.tolist()):
-        raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {mistake_costs!r}")
-    for cost in mistake_costs.values():
-        check_real("mistake_costs", cost, low=0, inclusive="neither")
 
 
 def f1_threshold(prevalence, expected_auc) -> float:
@@ -101,8 +79,8 @@ def f1_threshold(prevalence, expected_auc) -> float:
     return float(np.max(hits / (prevalence + hits + alarms)))
 
 
-def recall_threshold(log_odds, is_minority, target, epsilon, neighbouring, rng) -> Release:
-    """One of `CANDIDATES` at or above which about a share `target` of the minority's `log_odds` lie: pure epsilon-DP.
+def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
+    """One of `CANDIDATES` at or above which about a share `target` of the minority's log-odds lie: pure epsilon-DP.
 
     The exponential mechanism, with minus the distance between the number of minority records below and 1 - target of
     all minority records. A minority record adds `target` or target - 1 to their difference, a majority record nothing,
@@ -112,30 +90,68 @@ def recall_threshold(log_odds, is_minority, target, epsilon, neighbouring, rng) 
 
     Parameters
     ----------
-    log_odds, is_minority : array (n,)
-        Private; the scores from something that is private itself.
+    ledger : Ledger
+        Of log-odds (n,), from something that is private itself, and of whether a record is of the minority (n,).
     target, epsilon : float
         In (0, 1), and above 0.
-    neighbouring : NeighboringRelation
-    rng : numpy.random.Generator
 
     Source: Smith 2011 (quantiles by the exponential mechanism), on a grid, for one class.
 
-    >>> scores, minority = np.linspace(-4, 4, 8001), np.arange(8001) >= 4000
-    >>> release = recall_threshold(scores, minority, 0.75, 1.0, REPLACE_ONE, np.random.default_rng(0))
-    >>> round(release.value, 1), str(release.guarantee)
-    (1.0, '(1, 0)-DP, replace-one')
+    >>> records = np.linspace(-4, 4, 8001), np.arange(8001) >= 4000
+    >>> ledger = Ledger(records, REPLACE_ONE, np.random.default_rng(0))
+    >>> round(recall_threshold(ledger, 0.75, 1.0), 1), ledger.bill
+    (1.0, {ApproximateDpEvent(epsilon=1.0, delta=0.0): 1})
     """
     target = check_real("target", target, low=0, high=1, inclusive="neither")
-    minority = np.sort(np.asarray(log_odds)[np.asarray(is_minority, dtype=bool)])
-    below = np.searchsorted(minority, CANDIDATES)
-    change = max(target, 1 - target) if neighbouring is ADD_REMOVE else 1.0
-    distance = np.abs(below - (1 - target) * len(minority))
-    choice = exponential(-distance, Sensitivity(change, neighbouring, "linf"), epsilon, rng)
-    return Release(float(CANDIDATES[choice.value]), choice.guarantee)
+
+    def nearness(records):
+        log_odds, is_minority = records
+        minority = np.sort(log_odds[is_minority])
+        return -np.abs(np.searchsorted(minority, CANDIDATES) - (1 - target) * len(minority))
+
+    change = max(target, 1 - target) if ledger.neighbouring is ADD_REMOVE else 1.0
+    return float(CANDIDATES[ledger.choose(nearness, change, epsilon=epsilon)])
 
 
-class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
+class ThresholdMixin:
+    """What a classifier's parameters from `objective` to `target_recall` say about where it decides.
+
+    Subclasses have `_log_odds`, the log-odds (n,) of the minority for records X (n, d), n at least 1, and
+    `_threshold_epsilon`, the part of epsilon that the threshold costs.
+    """
+
+    def _check_threshold(self, classes, objectives):
+        check_choice("objective", self.objective, objectives)
+        check_real("threshold_share", self.threshold_share, low=0, high=1, inclusive="neither")
+        check_real("expected_auc", self.expected_auc, low=0.5, high=1, inclusive="low")
+        check_real("target_recall", self.target_recall, low=0, high=1, inclusive="neither")
+        if self.objective == "expected_cost" or self.mistake_costs is not None:
+            check_mistake_costs(self.mistake_costs, classes, low=0, inclusive="neither")
+
+    def _threshold_log_odds(self, ledger, prevalence) -> float:
+        """Log-odds to decide at, from the noisy prevalence or, for "recall", an answer of the ledger of X and y."""
+        match self.objective:
+            case "balanced_accuracy":
+                probability = prevalence
+            case "f1":
+                probability = f1_threshold(prevalence, self.expected_auc)
+            case "expected_cost":
+                probability = cost_threshold(*(self.mistake_costs[label] for label in self.classes_.tolist()))
+            case "recall":
+
+                def scored(records):
+                    X, y = records
+                    log_odds = self._log_odds(X) if len(X) else np.empty(0)  # no classifier takes an empty table
+                    return log_odds, y == self.classes_[1]
+
+                return recall_threshold(ledger.view(scored), self.target_recall, self._threshold_epsilon())
+        return float(logit(probability))
+
+    def _threshold_assumptions(self) -> tuple[str, ...]:
+        return {"expected_cost": ("costs of mistakes public",), "f1": ("expected AUC public",)}.get(self.objective, ())
+
+
+class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
     The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels. All
@@ -166,8 +182,6 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
         For "recall", in (0, 1).
     classes : sequence of two labels
         Public; the larger one is the minority.
-    response_method : {"auto", "predict_proba", "decision_function"}
-        Which scores decide. "auto": probabilities where the learner has them.
     random_state : None or int
         None, except to reproduce a result: whoever can guess an integer knows the noise, and it must not serve two
         releases on related data (`PrivateMixin`).
@@ -176,7 +190,8 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
     ----------
     estimator_ : fitted learner
     threshold_ : float
-        In the units of the scores that decide: a probability or log-odds. The second class is predicted from it on.
+        In the units of the scores that decide: a probability where the learner gives one, else log-odds. The second
+        class is predicted from it on.
     prevalence_ : float or None
         The noisy one that the threshold comes from, for "balanced_accuracy" and "f1".
     guarantee_ : helpers.privacy.Guarantee
@@ -217,10 +232,9 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
         expected_auc=0.8,
         target_recall=0.9,
         classes=(0, 1),
-        response_method="auto",
         random_state=None,
     ):
-        super().__init__(estimator, response_method=response_method)
+        self.estimator = estimator
         self.epsilon = epsilon
         self.objective = objective
         self.threshold_share = threshold_share
@@ -236,66 +250,69 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         label_codes(y, classes)
         planned = self._planned(len(X), X.shape[1], classes)
-        rng = self._noise_generator(X, y)
-        records = (X, y) if planned.neighbouring is REPLACE_ONE else with_origin(X, y, classes)
-        self.estimator_ = fit_learner(self._learner(child_state(self.random_state, rng)), *records)
-        log_odds, self.prevalence_, spent = self._find_threshold(X, y == classes[1], planned.neighbouring, rng)
-        self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
-        whole = compose([planned, *spent])
-        assumes = (*whole.assumes, *self._assumptions(planned.neighbouring), *noise_assumptions(rng))
-        source = f"{planned.source}, and {_SOURCES[self.objective]}"
-        self.guarantee_ = replace(whole, assumes=tuple(dict.fromkeys(assumes)), source=source)
+        self._learn(Ledger((X, y), planned.neighbouring, self._noise_generator(X, y)), planned)
         return self
 
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities (n, 2) of the learner; they know nothing of the threshold."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(validate_data(self, X, dtype=np.float64, reset=False))
+    def _learn(self, ledger, planned):
+        """Set what is fitted, from a private fit that guarantees what was planned and at most one answer more."""
+        self.classes_, learner = np.unique(self.classes), self._learner(child_state(self.random_state, ledger.rng))
+        replaced = ledger.neighbouring is REPLACE_ONE
+        ledger.assume(*(("number of records public",) if replaced else ()), "set of labels public")
 
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X):
-        """Scores (n,) of the learner; they know nothing of the threshold."""
-        check_is_fitted(self)
-        return self.estimator_.decision_function(validate_data(self, X, dtype=np.float64, reset=False))
+        def fit(records):
+            return fit_learner(learner, *(records if replaced else with_origin(*records, self.classes_)))
+
+        self.estimator_ = ledger.fitted(fit, planned)
+        self.prevalence_, spent = None, self._threshold_epsilon()
+        if self.objective in ("balanced_accuracy", "f1"):
+
+            def sizes(records):
+                return np.bincount(records[1] == self.classes_[1], minlength=2)
+
+            counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
+            self.prevalence_ = float(counts[1] / counts.sum())
+        log_odds = self._threshold_log_odds(ledger, self.prevalence_)
+        self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
+        self.guarantee_ = ledger.guarantee(
+            planned.epsilon + spent,
+            planned.delta,
+            source=f"{planned.source}, and {_SOURCES[self.objective]}",
+            assumes=self._threshold_assumptions(),
+        )
 
     def predict(self, X):
         """Labels (n,): the second class where the score is at least `threshold_`."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._seen(X)
         scores = self.estimator_.predict_proba(X)[:, 1] if self._uses_probabilities() else self._log_odds(X)
         return self.classes_[(scores >= self.threshold_).astype(int)]
 
+    def _model(self):
+        return getattr(self, "estimator_", self.estimator)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.classifier_tags.multi_class = False
         return tags
 
     def _check_parameters(self) -> np.ndarray:
         check_random_state(self.random_state)
         check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_choice("objective", self.objective, OBJECTIVES)
-        check_real("threshold_share", self.threshold_share, low=0, high=1, inclusive="neither")
-        check_real("expected_auc", self.expected_auc, low=0.5, high=1, inclusive="low")
-        check_real("target_recall", self.target_recall, low=0, high=1, inclusive="neither")
         classes = check_classes(self.classes, 2)
-        if self.objective == "expected_cost" or self.mistake_costs is not None:
-            check_mistake_costs(self.mistake_costs, classes)
+        self._check_threshold(classes, OBJECTIVES)
         check_learner(self.estimator, "epsilon")
-        check_choice("response_method", self.response_method, ("auto", *_RESPONSES))
-        if not any(hasattr(self.estimator, name) for name in self._responses()):
-            raise ValueError(f"estimator must have {' or '.join(self._responses())}, got {self.estimator!r}")
+        if not any(hasattr(self.estimator, name) for name in _RESPONSES):
+            raise ValueError(f"estimator must have {' or '.join(_RESPONSES)}, got {self.estimator!r}")
         weights = {n: v for n, v in self.estimator.get_params().items() if n.split("__")[-1] == "class_weight"}
         if self.objective != "recall" and any(value is not None for value in weights.values()):
             raise ValueError(f"estimator must be without class weights for objective {self.objective!r}, got {weights}")
         return classes
 
-    def _learner_epsilon(self) -> float:
-        return self.epsilon if self.objective == "expected_cost" else self.epsilon - self.threshold_share * self.epsilon
+    def _threshold_epsilon(self) -> float:
+        return 0.0 if self.objective == "expected_cost" else self.threshold_share * self.epsilon
 
     def _learner(self, random_state):
-        values = {"epsilon": self._learner_epsilon(), "classes": tuple(self.classes), "random_state": random_state}
-        return new_learner(self.estimator, **values)
+        epsilon = self.epsilon - self._threshold_epsilon()
+        return new_learner(self.estimator, epsilon=epsilon, classes=tuple(self.classes), random_state=random_state)
 
     def _planned(self, n_rows, n_features, classes) -> Guarantee:
         """The learner's guarantee, found without looking at a record, nor at how many there are under add/remove."""
@@ -317,38 +334,15 @@ class ThresholdClassifier(PrivateMixin, BaseThresholdClassifier):
                 raise ValueError(
                     f"estimator must take any number of records under add/remove-one, got {self.estimator!r}"
                 )
-        if planned.epsilon > self._learner_epsilon() * (1 + 1e-9):
-            raise ValueError(f"estimator must keep its epsilon, {self._learner_epsilon():g}, got {planned}")
+        epsilon = self.epsilon - self._threshold_epsilon()
+        if planned.epsilon > epsilon * (1 + 1e-9):
+            raise ValueError(f"estimator must keep its epsilon, {epsilon:g}, got {planned}")
         return planned
 
-    def _find_threshold(self, X, is_minority, neighbouring, rng) -> tuple[float, float | None, list[Guarantee]]:
-        """Log-odds to decide at, the noisy prevalence that they come from, and what was paid."""
-        if self.objective == "expected_cost":
-            costs = [self.mistake_costs[label] for label in self.classes_.tolist()]
-            return float(logit(cost_threshold(*costs))), None, []
-        epsilon = self.threshold_share * self.epsilon
-        if self.objective == "recall":
-            found = recall_threshold(self._log_odds(X), is_minority, self.target_recall, epsilon, neighbouring, rng)
-            return found.value, None, [found.guarantee]
-        counted = class_priors(is_minority, (False, True), epsilon, neighbouring, rng)
-        prevalence = float(counted.value[1])
-        share = prevalence if self.objective == "balanced_accuracy" else f1_threshold(prevalence, self.expected_auc)
-        return float(logit(share)), prevalence, [counted.guarantee]
-
-    def _assumptions(self, neighbouring) -> tuple[str, ...]:
-        size = ("number of records public",) if neighbouring is REPLACE_ONE else ()
-        own = {"expected_cost": ("costs of mistakes public",), "f1": ("expected AUC public",)}
-        return (*size, "set of labels public", *own.get(self.objective, ()))
-
-    def _responses(self) -> tuple[str, ...]:
-        return _RESPONSES if self.response_method == "auto" else (self.response_method,)
-
     def _uses_probabilities(self) -> bool:
-        return "predict_proba" in self._responses() and hasattr(self.estimator_, "predict_proba")
+        return hasattr(self.estimator_, "predict_proba")
 
     def _log_odds(self, X) -> np.ndarray:
-        if not len(X):
-            return np.empty(0)  # no classifier takes an empty table
         if self._uses_probabilities():
             return logit(self.estimator_.predict_proba(X)[:, 1])
         return self.estimator_.decision_function(X)

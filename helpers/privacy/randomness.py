@@ -178,6 +178,11 @@ class PrivateMixin:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
         return noise_generator(self.random_state, type(self), parameters, *data)
 
+    def _forget(self) -> None:
+        """Remove what an earlier fit has set: not every combination of parameters sets the same."""
+        for name in filter(_is_fitted, list(vars(self))):
+            delattr(self, name)
+
     def __getstate__(self):
         state = super().__getstate__()
         if not _looks_fitted(state):
@@ -186,8 +191,13 @@ class PrivateMixin:
         return state | parameters | ({"random_state": None} if "random_state" in state else {})
 
 
+def _is_fitted(attribute: str) -> bool:
+    """Whether this is the name of something that a fit sets."""
+    return attribute.endswith("_") and not attribute.startswith("_")
+
+
 def _looks_fitted(attributes: Iterable[str]) -> bool:
-    return any(name.endswith("_") and not name.startswith("_") for name in attributes)
+    return any(map(_is_fitted, attributes))
 
 
 def _without_seed(parameter: Any) -> Any:
