@@ -22,10 +22,10 @@ from xgboost import XGBClassifier
 
 from benchmarks import timing
 from benchmarks.recording import RESULTS, record
+from checks.synthetic_data import marginal_error
 from helpers import data
 from helpers.privacy import ADD_REMOVE
 from helpers.synthesis import AIM, GEM, MST, PAPER, BalancedSynthesizer, Domain, PrivBayes
-from helpers.synthesis.quality import marginal_error
 
 EPSILON = 1.0
 N_SAMPLES = 10_000

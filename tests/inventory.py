@@ -5,11 +5,13 @@ import inspect
 import pkgutil
 import re
 from functools import cache
+from types import ModuleType
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._testing import ignore_warnings
 
+import checks
 import helpers
 from helpers.privacy import ADD_REMOVE, PrivateMixin
 from helpers.resampling.base import StableSampler
@@ -28,16 +30,23 @@ _QUICK |= {"n_samples": 40, "T": 2, "max_iters": 2, "n_components": 4}
 
 
 @cache
+def modules() -> tuple[ModuleType, ...]:
+    """All modules of `helpers` and `checks`, loaded."""
+    found = [*pkgutil.walk_packages(helpers.__path__, "helpers."), *pkgutil.walk_packages(checks.__path__, "checks.")]
+    return tuple(importlib.import_module(module.name) for module in found)
+
+
+@cache
 def estimators() -> tuple[type, ...]:
-    """All public classes of `helpers` with `fit` and parameters of their own, in order of their names.
+    """All public classes of `helpers` and `checks` with `fit` and parameters of their own, in order of their names.
 
     Classes that cannot be built, because they are abstract or take no parameters at all, only serve as bases.
     """
     found = {}
-    for module in pkgutil.walk_packages(helpers.__path__, "helpers."):
-        for name, item in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+    for module in modules():
+        for name, item in inspect.getmembers(module, inspect.isclass):
             usable = issubclass(item, BaseEstimator) and hasattr(item, "fit") and not inspect.isabstract(item)
-            if usable and not name.startswith("_") and item.__module__ == module.name and item._get_param_names():
+            if usable and not name.startswith("_") and item.__module__ == module.__name__ and item._get_param_names():
                 found[name] = item
     return tuple(found[name] for name in sorted(found))
 

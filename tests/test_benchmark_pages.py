@@ -5,13 +5,14 @@ import math
 import re
 from xml.etree import ElementTree
 
+import dpbook_appendix as appendix
 import numpy as np
 import pandas as pd
 import pytest
+from dpbook_panels import COLOURS, Panels
 from matplotlib.figure import Figure
 
-from helpers.book import appendix, recorded
-from helpers.book.panels import COLOURS, Panels
+from helpers.book import recorded
 from helpers.book.ranks import groups, plot_ranks
 from helpers.study import comparison
 

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from dpbook_pages import summary
 
 from helpers import paths
 from helpers.book import chapters, claims, pages
-from helpers.book.extension import summary
-from helpers.data import cards
+from helpers.data import sets
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_the_guide_describes_every_parameter(site):
 
 def test_the_page_of_data_sets_leads_from_each_row_to_its_card(site):
     page = (site / "data-sets.html").read_text()
-    for card in cards.cards():
+    for card in map(sets.card, sets.NAMES):
         anchor = f"data-{card.name}".replace("_", "-")
         assert f'href="#{anchor}"' in page, card.name
         assert re.search(rf'id="{anchor}".{{0,40}}<h3>{card.name}<', page, re.DOTALL), card.name

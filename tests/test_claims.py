@@ -6,12 +6,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import dpbook_pages as extension
 import nbformat
 import numpy as np
 import pytest
 
 from helpers import paths
-from helpers.book import chapters, claims, extension
+from helpers.book import chapters, claims
 from helpers.book.claims import CORRECTED, FAILS, HOLDS, NOT_CHECKABLE, TIGHTER, UNCHECKED, ClaimContradiction
 
 YES, NO = (claims.fact("it", holds, kind=claims.EXACT) for holds in (True, False))

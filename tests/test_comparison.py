@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from checks import benchmark
 from helpers.study import comparison, metrics
 from helpers.study.comparison import BETTER, OPEN, WORSE
 
@@ -208,7 +209,7 @@ def test_average_ranks_sum_to_k_times_k_plus_one_over_two_whatever_the_ties(k, b
         }
     )
     ranks = comparison.average_ranks(frame)
-    assert comparison.rank_sum_gap(ranks["average_rank"]) == pytest.approx(0, abs=1e-9)
+    assert benchmark.rank_sum_gap(ranks["average_rank"]) == pytest.approx(0, abs=1e-9)
     reverse = comparison.average_ranks(frame.rename(columns={"auc": "error"}))
     assert (ranks["average_rank"] + reverse["average_rank"]).tolist() == pytest.approx([k + 1] * k)
 
@@ -267,12 +268,12 @@ def test_friedman_keeps_its_level():
 
 
 def test_rank_sum_gap_of_printed_ranks():
-    assert comparison.rank_sum_gap([2.5, 1, 2.5]) == 0
-    assert comparison.rank_sum_gap([1.45, 2.77, 3.19, 2.89]) == pytest.approx(0.30)
+    assert benchmark.rank_sum_gap([2.5, 1, 2.5]) == 0
+    assert benchmark.rank_sum_gap([1.45, 2.77, 3.19, 2.89]) == pytest.approx(0.30)
     with pytest.raises(ValueError, match="rank must be"):
-        comparison.rank_sum_gap([1, 4, 2])
+        benchmark.rank_sum_gap([1, 4, 2])
     with pytest.raises(ValueError, match="at least one rank"):
-        comparison.rank_sum_gap([])
+        benchmark.rank_sum_gap([])
 
 
 def test_the_words_are_those_of_the_metrics_module():

@@ -24,8 +24,9 @@ from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from helpers import data, paths
-from helpers.data import benchmark, catalogue, files, public
+from helpers.data import benchmark, files, public
 from helpers.data.repeats import group_repeats
+from helpers.data.sets import BENCHMARK, card
 
 # Rows, columns, minority records and rows whose X occurred before, of the files at hand.
 PUBLISHED = {
@@ -47,7 +48,17 @@ PUBLISHED = {
     "abalone_19": (4177, 10, 32, 0),
 }
 BUILTIN = ("gaussian_mixture", "breast_cancer", "digits", "wine")
-DOWNLOAD_ONLY = sorted(set(benchmark.BENCHMARKS) - set(PUBLISHED))
+
+
+def file_of(name):
+    """Where the one file of a benchmark set lies in a data folder."""
+    return next(iter(card(name).files))
+
+
+def first_of(name):
+    """A record: the first level or the lower bound of each column, in the order of the file."""
+    columns = {column.name: column.levels[0] if column.levels else column.low for column in card(name).schema.columns}
+    return {source: columns[source] for source in card(name).schema.facts["header"] if source in columns}
 
 
 def load_or_skip(name, **options):
@@ -116,8 +127,8 @@ def test_benchmark_sets_have_the_published_size_and_stay_inside_their_bounds(nam
 
 
 def test_mammography_labels_follow_the_file(mammography):
-    folder = files.find({benchmark.BENCHMARKS["mammography"].relative: None})
-    with np.load(folder / benchmark.BENCHMARKS["mammography"].relative) as archive:
+    folder = files.find({file_of("mammography"): None})
+    with np.load(folder / file_of("mammography")) as archive:
         assert (mammography.y == (archive["label"] == 1)).all()
         assert (mammography.X == archive["data"]).all()
     assert "assumption" in mammography.bounds_basis
@@ -167,7 +178,7 @@ def test_kddcup99_is_one_category_against_the_rest():
 @pytest.mark.parametrize(("target", "n_minority"), [("normal", 2), ("u2r", 1), ("dos", 3)])
 def test_kddcup99_targets_make_the_smaller_side_one(monkeypatch, target, n_minority):
     labels = ["normal.", "smurf.", "normal.", "neptune.", "rootkit.", "back.", "pod.", "land."]
-    row = {name: kind[0] for name, kind in public.KDD_COLUMNS.items()}
+    row = first_of("kddcup99")
     frame = pd.DataFrame([row] * len(labels)).assign(label=labels)
     monkeypatch.setattr(public, "_kdd_frame", lambda: frame)
     assert data.load("kddcup99", target=target).counts[1] == n_minority
@@ -213,7 +224,7 @@ def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
 
 def test_ham10000_metadata_is_in_the_order_of_the_images():
     dataset = load_or_skip("ham10000")
-    metadata = data.ham10000_metadata()
+    metadata = public.ham10000_metadata()
     assert (metadata["lesion_id"].to_numpy() == dataset.groups).all()
     assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
     assert metadata["age"].isna().sum() == 57
@@ -222,7 +233,7 @@ def test_ham10000_metadata_is_in_the_order_of_the_images():
 
 def test_ham10000_as_a_binary_task(monkeypatch):
     y = np.repeat(np.arange(7), [2, 2, 2, 2, 3, 20, 1])
-    assert public._ham10000_labels(y, ["mel", "bcc"])["y"].sum() == 5
+    assert public._ham10000_labels(y, ["mel", "bcc"])[0].sum() == 5
     with pytest.raises(ValueError, match="positive must be the smaller side"):
         public._ham10000_labels(y, ["nv"])
     with pytest.raises(ValueError, match="positive must be one of"):
@@ -288,8 +299,8 @@ def test_gaussian_mixture_refuses_bad_parameters(options):
 
 def test_available_agrees_with_what_is_loaded():
     table = data.available().set_index("name")
-    assert len(benchmark.BENCHMARKS) == 27
-    assert set(benchmark.BENCHMARKS) < set(table.index)
+    assert len(BENCHMARK) == 27
+    assert set(BENCHMARK) < set(table.index)
     assert (table.loc[list(BUILTIN), "where"].to_numpy() == ["simulated", "bundled", "bundled", "bundled"]).all()
     for name in ("breast_cancer", "digits", "wine", "ecoli", "mammography", "madelon"):
         dataset = load_or_skip(name)
@@ -305,7 +316,7 @@ def test_available_opens_no_file_and_says_where(offline, monkeypatch, tmp_path):
     where = data.available().set_index("name")["where"]
     assert where[["mammography", "adult", "ham10000"]].tolist() == ["download", "download", "by hand"]
     for folder, label in ((tmp_path / "empty", "DPBOOK_DATA"), (paths.data_cache(), "cache")):
-        target = folder / benchmark.BENCHMARKS["mammography"].relative
+        target = folder / file_of("mammography")
         target.parent.mkdir(parents=True)
         target.touch()
         assert data.available().set_index("name").loc["mammography", "where"] == label
@@ -335,7 +346,7 @@ def test_offline_and_absent_is_said_quickly_and_with_the_three_ways(offline, nam
     message = str(caught.value)
     for way in ("DPBOOK_DATA", "../shared/data", "get online", name):
         assert way in message
-    assert next(iter(catalogue._CATALOGUE[name].files)) in message
+    assert file_of(name) in message
     assert bool(offline) == (name != "ham10000")
 
 
@@ -367,12 +378,12 @@ def place(folder, relative, content=None):
 
 
 def test_a_damaged_file_is_an_error_that_names_it(offline, tmp_path):
-    spec = benchmark.BENCHMARKS["mammography"]
-    place(tmp_path / "empty", spec.relative, b"abc")
+    relative, expected = next(iter(card("mammography").files.items()))
+    place(tmp_path / "empty", relative, b"abc")
     with pytest.raises(data.ChecksumMismatch) as caught:
         data.load("mammography")
     found = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # SHA-256 of "abc", FIPS 180-2
-    assert all(part in str(caught.value) for part in ("x25data.npz", spec.sha256, found))
+    assert all(part in str(caught.value) for part in ("x25data.npz", expected, found))
 
 
 def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
@@ -391,7 +402,7 @@ def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
 
 
 def test_the_first_folder_wins(tmp_path, monkeypatch):
-    relative = benchmark.BENCHMARKS["ecoli"].relative
+    relative = file_of("ecoli")
     load_or_skip("ecoli")
     place(tmp_path, relative)
     monkeypatch.setenv("DPBOOK_DATA", str(tmp_path))
@@ -406,11 +417,11 @@ def pretend_online(monkeypatch):
 
 def write_benchmark(target, name, **changes):
     """A file of the right shape and ratio, but for the changes."""
-    spec = benchmark.BENCHMARKS[name]
-    n_minority = round(spec.n / (1 + spec.ratio))
+    known = card(name)
+    n_minority = round(known.n / (1 + known.published_ratio))
     arrays = {
-        "data": np.zeros((spec.n, spec.n_features)),
-        "label": np.repeat([-1, 1], [spec.n - n_minority, n_minority]),
+        "data": np.zeros((known.n, known.n_features)),
+        "label": np.repeat([-1, 1], [known.n - n_minority, n_minority]),
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     np.savez(target, **arrays | changes)
@@ -419,12 +430,16 @@ def write_benchmark(target, name, **changes):
 
 def test_a_benchmark_set_is_downloaded_once_into_the_cache(offline, monkeypatch):
     pretend_online(monkeypatch)
-    spec = benchmark.BENCHMARKS["libras_move"]
-    monkeypatch.setattr(benchmark, "_download", lambda name: write_benchmark(paths.data_cache() / spec.relative, name))
+
+    def download(relative, n, n_features):
+        assert (relative, n, n_features) == (file_of("libras_move"), 360, 90)
+        write_benchmark(paths.data_cache() / relative, "libras_move")
+
+    monkeypatch.setattr(benchmark, "_download", download)
     dataset = data.load("libras_move")
     assert dataset.counts.tolist() == [336, 24]
     assert dataset.bounds is None
-    monkeypatch.setattr(benchmark, "_download", lambda name: pytest.fail("downloaded twice"))
+    monkeypatch.setattr(benchmark, "_download", lambda *args: pytest.fail("downloaded twice"))
     assert data.load("libras_move").n == 360
 
 
@@ -439,12 +454,11 @@ def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch)
 
 
 def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_path):
-    spec = benchmark.BENCHMARKS["scene"]
     content = write_benchmark(tmp_path / "scene.npz", "scene")
-    target = place(paths.data_cache(), spec.relative, content.read_bytes())
+    target = place(paths.data_cache(), file_of("scene"), content.read_bytes())
     assert "rebuilt" not in data.load("scene").source
     target.unlink()
-    place(tmp_path / "empty", spec.relative, content.read_bytes())
+    place(tmp_path / "empty", file_of("scene"), content.read_bytes())
     with pytest.raises(data.ChecksumMismatch):
         data.load("scene")
 
@@ -461,7 +475,7 @@ def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_pat
     ],
 )
 def test_another_size_or_label_set_is_refused_where_no_checksum_is_known(offline, monkeypatch, changes, message):
-    target = paths.data_cache() / benchmark.BENCHMARKS["libras_move"].relative
+    target = paths.data_cache() / file_of("libras_move")
     write_benchmark(target, "libras_move", **changes)
     with pytest.raises(data.UnexpectedData, match=message):
         data.load("libras_move")
@@ -593,13 +607,13 @@ def test_a_benchmark_set_comes_out_of_the_publishers_archive(server, monkeypatch
 
 
 def openml_adult(frame):
-    text = {name for name, kind in public.ADULT_COLUMNS.items() if isinstance(kind, list)}
+    text = {column.name for column in card("adult").schema.columns if column.levels}
     frame = frame.rename(columns={"income": "class"})
     return frame.assign(**{name: frame[name].replace("?", np.nan).astype("category") for name in text})
 
 
 def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch):
-    row = {name: kind[0] for name, kind in public.ADULT_COLUMNS.items()}
+    row = first_of("adult")
     rows = [row | {"income": "<=50K"}, row | {"workclass": "?", "age": 30, "income": ">50K."}]
     frame = pd.DataFrame(rows)
     monkeypatch.setattr(public, "_adult_frame", lambda: (frame, np.array(["train", "test"])))
@@ -611,7 +625,7 @@ def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch)
     assert from_openml.partition is None
     assert (from_openml.X == from_files.X).all()
     assert from_openml.y.tolist() == from_files.y.tolist() == [0, 1]
-    others = dict.fromkeys(list(public.ELECTRICITY_COLUMNS)[2:], 0.5)
+    others = dict.fromkeys(card("electricity").schema.feature_names[2:], 0.5)
     electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"], **others})
     monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: electric)
     assert data.load("electricity").X.tolist() == [[0.0, 2.0, *[0.5] * 6], [0.1, 7.0, *[0.5] * 6]]
@@ -643,8 +657,7 @@ def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkey
 
     def retrieve(url, relative, *, sha256, max_bytes):
         seen.append((relative, sha256))
-        row = [str(kind[0]) for kind in public.KDD_COLUMNS.values()]
-        lines = [",".join([*row, label]) for label in ("normal.", "smurf.")]
+        lines = [",".join([*map(str, first_of("kddcup99").values()), label]) for label in ("normal.", "smurf.")]
         place(paths.data_cache(), relative.removesuffix(".gz"), "\n".join(lines).encode())
         pd.read_csv(paths.data_cache() / relative.removesuffix(".gz"), header=None).to_csv(
             paths.data_cache() / relative, header=False, index=False
@@ -652,16 +665,16 @@ def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkey
 
     monkeypatch.setattr(files, "retrieve", retrieve)
     dataset = data.load("kddcup99")
-    assert seen == list(public.KDD_FILES.items())
+    assert seen == list(card("kddcup99").files.items())
     assert dataset.y.tolist() == [1, 0]
     assert_one_hot_blocks(dataset)
 
 
 def test_a_level_outside_the_public_list_is_refused(monkeypatch):
-    row = {name: kind[0] for name, kind in public.ADULT_COLUMNS.items()}
+    row = first_of("adult")
     frame = pd.DataFrame([row | {"race": "Martian", "income": ">50K"}])
     monkeypatch.setattr(public, "_adult_frame", lambda: (frame, None))
-    with pytest.raises(ValueError, match="race must be one of the 5 public levels") as caught:
+    with pytest.raises(ValueError, match="column 'race' has 1 of 1 rows that are not one of White, ") as caught:
         data.load("adult")
     assert "Martian" not in str(caught.value)
 
@@ -901,7 +914,7 @@ def test_is_available_opens_no_file(offline, monkeypatch, tmp_path):
     monkeypatch.setattr(files, "verify", lambda *args: pytest.fail("a file was read"))
     assert data.is_available("wine")
     assert not data.is_available("mammography")
-    place(tmp_path / "empty", benchmark.BENCHMARKS["mammography"].relative, b"")
+    place(tmp_path / "empty", file_of("mammography"), b"")
     assert data.is_available("mammography")
     assert not data.is_available("madelon")
     (paths.data_cache() / "madelon" / "openml").mkdir(parents=True)

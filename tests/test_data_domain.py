@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import data
-from helpers.data.domain import WITHIN, Attribute, Domain
+from helpers.data.domain import Attribute, Domain
 
 MIXED = Domain(
     [
@@ -32,11 +32,10 @@ def rows(n=200, seed=0):
     return X, rng.choice(["rare", "common"], n)
 
 
-@pytest.mark.parametrize("within", WITHIN)
-def test_codes_survive_the_round_trip(within):
+def test_codes_survive_the_round_trip():
     X, y = rows()
     codes = MIXED.encode(X, y)
-    X_new, y_new = MIXED.decode(codes, np.random.default_rng(1), within=within)
+    X_new, y_new = MIXED.decode(codes, np.random.default_rng(1))
     assert np.array_equal(MIXED.encode(X_new, y_new), codes)
     assert X_new.dtype == np.float64
     assert X_new.shape == X.shape
@@ -66,15 +65,6 @@ def test_integers_of_a_bin_are_equally_likely():
     attribute = Attribute.integer("k", 0, 0, 3, n_bins=1)
     made = attribute.decode(np.zeros(40_000, int), np.random.default_rng(0))[:, 0]
     assert np.allclose(np.bincount(made.astype(int)) / 40_000, 0.25, atol=0.015)
-
-
-def test_truncated_values_keep_to_the_middle():
-    attribute = Attribute.real("x", 0, 0.0, 1.0, n_bins=1)
-    uniform, truncated = (attribute.decode(np.zeros(4000, int), np.random.default_rng(0), w) for w in WITHIN)
-    assert uniform.std() == pytest.approx(12**-0.5, rel=0.05)
-    assert truncated.std() == pytest.approx(0.25 * 0.8796, rel=0.05)  # a normal cut off at two deviations
-    assert truncated.min() >= 0
-    assert truncated.max() <= 1
 
 
 def test_numbers_outside_the_bounds_count_as_the_ends():
@@ -141,7 +131,6 @@ def test_other_columns_and_labels_are_refused():
         lambda: Attribute.categorical("x", 0, (1, 1)),
         lambda: Attribute.one_hot("x", (0, 1), ("a",)),
         lambda: Domain.from_bounds([0, 1]),
-        lambda: MIXED.decode([[0, 0, 0, 0, 0]], np.random.default_rng(0), within="anywhere"),
     ],
 )
 def test_bad_schemas_are_refused(make):
@@ -159,7 +148,6 @@ def test_a_data_set_has_its_one_hot_blocks_restored():
     assert domain.attributes[0].levels == ("F", "M")
     assert domain.attributes[1].kind == "integer"
     assert domain.basis == records.bounds_basis
-    assert domain.describe()["codes"].tolist() == [2, 3, 2]
     with pytest.raises(ValueError, match="integers"):
         Domain.from_dataset(records, integers={"height"})
     with pytest.raises(ValueError, match="bounds"):
@@ -187,7 +175,6 @@ def test_equal_domains_have_one_content_whatever_was_done_with_them():
     assert len(before) == 1
     assert one.sizes == other.sizes == (2, 2, 2, 2)
     assert one.names == ("x", "z", "female", "label")
-    one.describe()
     assert {joblib.hash(domain) for domain in copies} == before
     assert joblib.hash(Domain(one.attributes, one.classes, "another")) not in before
     assert pickle.loads(pickle.dumps(one)).attributes[2].encode(np.array([[0, 0, "male"]], dtype=object)).tolist() == [
@@ -207,6 +194,8 @@ def test_one_level_alone_has_two_codes():
 @pytest.mark.parametrize("attribute", [Attribute.real("a", 0, 0, 1), Attribute.one_hot("b", (0,), ("yes",))])
 def test_an_error_about_a_cell_does_not_repeat_it(attribute):
     domain = Domain([attribute])
+    with pytest.raises(ValueError, match="must hold numbers"):
+        domain.encode(np.array([[10**400]], dtype=object), [0])
     with pytest.raises(ValueError, match="must hold numbers") as caught:
         domain.encode(np.array([["secret"]], dtype=object), [0])
     assert "secret" not in str(caught.getrepr(chain=True).reprcrash)

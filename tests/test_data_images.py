@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from helpers import data
-from helpers.data import files, images
+from helpers.data import files, images, public
 from helpers.data.images import ImageDataset, lesion_folds, load_images, read_squares
 
 
@@ -147,7 +147,7 @@ def test_small_images_are_the_archive_resized(small):
     folder = files.find_verified(images.HAM10000_ARCHIVE)
     if folder is None:
         pytest.skip("no archive of HAM10000 on this machine")
-    ids = data.ham10000_metadata()["image_id"].to_numpy(str)
+    ids = public.ham10000_metadata()["image_id"].to_numpy(str)
     rows = np.array([0, 5000, 10014])
     again = read_squares(folder / next(iter(images.HAM10000_ARCHIVE)), ids[rows], 28)
     assert np.abs(again.astype(int) - small.images[rows]).max() <= 1

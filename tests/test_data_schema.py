@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import data
-from helpers.data import Domain, Schema
-from helpers.data.schema import MARK, propose
+from helpers.data import Domain, Schema, sets
+from helpers.data.schema import MARK, Column, propose
 from helpers.data.tables import read
 from helpers.erm.moments import PrivateMomentClassifier
 
@@ -270,6 +270,73 @@ def test_schemas_that_are_refused(change, words):
     assert change[0] in TEXT
     with pytest.raises(ValueError, match=words):
         Schema.parse(TEXT.replace(*change, 1))
+
+
+def test_a_name_with_braces_stands_for_columns_as_in_a_shell():
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\n"
+        "columns:\n  x{9..11}: {kind: real, low: 0, high: 2}\n  'p{A,B}q{0..1}': {kind: boolean, levels: [no, yes]}\n"
+        "  'odd{1}': {kind: integer, low: 0, high: 3}\n"
+    )
+    assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "y")
+    assert schema.bounds[:3].tolist() == [[0, 2]] * 3
+    for name, words in (
+        ("x{1..100001}", r"stand for 1 to 100,000 columns, got 100,001"),
+        ("x{1..999}{1..999}", "got 998,001"),
+        ("x{2..1}", "got 0"),
+        ("x{1..2}x{1..2}", r"must be named once, the label too, got x1x1 twice"),
+    ):
+        entries = f"{{'{name}': {{kind: real, low: 0, high: 1}}, x1x1: {{kind: real, low: 0, high: 1}}}}"
+        with pytest.raises(ValueError, match=words):
+            Schema.parse(f"basis: b\nlabel: {{column: y, levels: [a, b], minority: b}}\ncolumns: {entries}")
+
+
+@pytest.mark.parametrize("text", [TEXT, *(sets.file(name).read_text(encoding="utf-8") for name in sets.NAMES)])
+def test_a_schema_that_is_written_reads_the_same(text):
+    schema = Schema.parse(text)
+    assert Schema.parse(schema.write()) == schema
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    words=st.lists(
+        st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1), min_size=3, unique_by=str.strip
+    ),
+    low=st.floats(-1e300, 1e300),
+)
+def test_any_text_and_number_survives_writing(words, low):
+    words = [word.strip() for word in words]
+    schema = Schema(
+        "b", words[0], tuple(words), (Column("x", "real", low, low + abs(low) + 1, 7, (), True),), record="a b"
+    )
+    assert Schema.parse(schema.write()) == schema
+
+
+def test_a_column_without_bounds_can_be_described_but_not_encoded():
+    schema = Schema.parse("basis: b\nlabel: {column: y, levels: [a, b], minority: b}\ncolumns: {x: {kind: unbounded}}")
+    assert schema.bounds is None
+    assert schema.records([[7.0]], [1], "toy").feature_names == ("x",)
+    with pytest.raises(ValueError, match="columns must have bounds where a table is read"):
+        schema.features(pd.DataFrame({"x": [1]}))
+    with pytest.raises(ValueError, match="must declare public bounds"):
+        _ = schema.domain
+
+
+def test_a_number_that_stands_for_a_missing_one_is_missing():
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\nmissing_texts: ['-999', '']\n"
+        "columns: {x: {kind: real, low: 0, high: 10, missing: true}, z: {kind: integer, low: 0, high: 10}}"
+    )
+    table = pd.DataFrame({"x": [-999, 3.0, None], "z": ["-999", "3", "x"], "y": ["a"] * 3})
+    assert schema.features(table).tolist() == [[5, 1, 5], [3, 0, 3], [5, 1, 5]]
+    assert schema.breaches(table)[["column", "rows"]].to_numpy().tolist() == [["z", 2]]
+
+
+def test_columns_may_have_numbers_as_names():
+    schema = Schema.parse(
+        "basis: b\nlabel: {column: '1', levels: [a, b], minority: b}\ncolumns: {'0': {kind: real, low: 0, high: 9}}"
+    )
+    assert schema.encode(pd.DataFrame([[4, "b"]]))[0].tolist() == [[4.0]]
 
 
 def test_empty_schemas_are_refused(tmp_path):

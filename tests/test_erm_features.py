@@ -10,9 +10,9 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from checks import exact_loss, printed_erm
 from helpers import erm
 from helpers.erm.kernels import KERNELS
-from helpers.evidence import exact_loss, printed_erm
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET
 
 EXACT = {

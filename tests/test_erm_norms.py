@@ -14,10 +14,10 @@ from scipy.stats import beta as beta_law
 from scipy.stats import gamma, ks_2samp, kstest
 from sklearn.base import clone
 
+from checks import exact_loss
 from helpers import erm
 from helpers.erm import norms
 from helpers.erm.risk import gradient, softmax_gradient
-from helpers.evidence import exact_loss
 from helpers.privacy import ADD_REMOVE
 
 FUZZ = settings(deadline=None, max_examples=120, derandomize=True)

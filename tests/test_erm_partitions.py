@@ -36,8 +36,8 @@ FITS = {
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 16 records, and no table is small enough to be written out."""
-    monkeypatch.setattr(partitions, "_FEW", 0)
-    monkeypatch.setattr(partitions, "_ENTRIES", 64)
+    monkeypatch.setattr(partitions, "FEW", 0)
+    monkeypatch.setattr(risk, "_ENTRIES", 64)
 
 
 def same_noise(monkeypatch):
@@ -73,8 +73,8 @@ def test_parts_release_what_one_array_does(fit, source, tmp_path, monkeypatch):
     X, y = records(n_classes=len(changes.get("classes", (0, 1))))
     same_noise(monkeypatch)
     whole = estimator(**changes).fit(X, y)
-    monkeypatch.setattr(partitions, "_FEW", 0)
-    monkeypatch.setattr(partitions, "_ENTRIES", 64)
+    monkeypatch.setattr(partitions, "FEW", 0)
+    monkeypatch.setattr(risk, "_ENTRIES", 64)
     same_noise(monkeypatch)
     with dask.config.set(scheduler="synchronous"):
         parts = estimator(**changes).fit(*in_parts(X, y, source, tmp_path))
@@ -84,7 +84,7 @@ def test_parts_release_what_one_array_does(fit, source, tmp_path, monkeypatch):
     assert np.abs(parts.intercept_ - whole.intercept_).max() < 1e-11
     assert parts.n_features_in_ == 4
     more = (partitions.CURATOR,) if source == "dask" else ()
-    assert parts.guarantee_.assumes == (*whole.guarantee_.assumes, *more)
+    assert set(parts.guarantee_.assumes) == {*whole.guarantee_.assumes, *more}
     assert parts.guarantee_.epsilon == whole.guarantee_.epsilon
     assert getattr(parts, "class_weight_", 0) == pytest.approx(getattr(whole, "class_weight_", 0))
 
@@ -306,7 +306,7 @@ def test_data_frames_of_dask_are_read_partition_by_partition(monkeypatch):
     with dask.config.set(scheduler="synchronous"):
         parts = erm.ObjectivePerturbationClassifier().fit(table.drop(columns="outcome"), table["outcome"])
     assert np.abs(parts.coef_ - whole.coef_).max() < 1e-11
-    assert parts.guarantee_.assumes[-1] == partitions.CURATOR
+    assert partitions.CURATOR in parts.guarantee_.assumes
 
 
 def test_without_pyarrow_the_way_out_is_named(tmp_path, monkeypatch):

@@ -13,10 +13,10 @@ from scipy.optimize import check_grad
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
+from checks import exact_loss
 from helpers import data, erm
 from helpers.erm import risk
 from helpers.erm.risk import softmax_curvature_sum, softmax_gradient
-from helpers.evidence import exact_loss
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 FUZZ = settings(deadline=None, max_examples=250, derandomize=True)

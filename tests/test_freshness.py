@@ -1,12 +1,14 @@
 """What stales a chapter and a recorded result: what is computed, never words."""
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
 
 import pytest
 
-from helpers import book, paths, sources
+from helpers import book, data, paths, sources
 from helpers.book import chapters, freshness, results
 
 CELL = "from helpers import used\nfrom helpers import book\nbook.keep(used.f(), 'mine')"
@@ -23,14 +25,20 @@ def project(tmp_path, monkeypatch):
     write(tmp_path, "helpers/__init__.py", '__version__ = "1"\n')
     write(tmp_path, "helpers/used.py", USED)
     write(tmp_path, "helpers/room/__init__.py", "from helpers.room.eager import a\n")
-    write(tmp_path, "helpers/room/eager.py", "a = 1\n")
+    write(tmp_path, "helpers/room/eager.py", "a = 1\nprint(a)\n")
     write(tmp_path, "helpers/room/deeper.py", "def g(x):\n    from helpers.room import lazy\n    return lazy.h(x)\n")
     write(tmp_path, "helpers/room/lazy.py", "def h(x):\n    return x\n")
     write(tmp_path, "helpers/room/alone.py", "z = 1\n")
     write(tmp_path, "helpers/unused.py", "y = 1\n")
-    write(tmp_path, "helpers/book/__init__.py", "from helpers.book import display, results\n")
-    write(tmp_path, "helpers/book/display.py", "d = 1\n")
-    write(tmp_path, "helpers/book/results.py", "r = 1\n")
+    write(tmp_path, "checks/__init__.py", "")
+    write(tmp_path, "checks/chapter.py", "from helpers import unused\n\nfound = unused.y\n")
+    write(
+        tmp_path,
+        "helpers/book/__init__.py",
+        "from helpers.book.results import keep\nfrom helpers.book import display\n",
+    )
+    write(tmp_path, "helpers/book/display.py", "d = print(1)\nd.x = 1\n")
+    write(tmp_path, "helpers/book/results.py", "def keep(frame, name):\n    return 1\n")
     write(tmp_path, "reference/tables/one.csv", "a\n1\n")
     write(tmp_path, "reference/tables/two.csv", "a\n2\n")
     write(tmp_path, "constraints.txt", "# pins\nnumpy==1\nscipy==1\n")
@@ -70,6 +78,122 @@ def test_reach_follows_imports_through_packages_and_functions(project):
     ]
 
 
+def test_what_verdicts_need_counts_as_the_package_does(project):
+    cells = ["from checks import chapter\nchapter.found"]
+    assert sources.reached(cells) == ["checks", "checks.chapter", "helpers", "helpers.unused"]
+    changed_text = "from helpers import unused\n\nfound = unused.y + 1\n"
+    assert changed(project, cells, "checks/chapter.py", changed_text) == ["checks.chapter"]
+    assert changed(project, cells, "helpers/unused.py", "y = 2\n") == ["helpers.unused"]
+
+
+# One module `m` of a synthetic package (and what else it needs), what a cell does with it, and the definitions of `m`
+# that this reaches, "" for its statements. All others must not count.
+REACH = {
+    "a function and what it calls": ("def f(): return g()\ndef g(): return c\nc = 1\nd = 2", "m.f()", "f g c"),
+    "a name of the cell's own": ("def f(): pass\ndef g(): pass", "from helpers.m import f as g\ng()", "f"),
+    "a whole class with its bases": (
+        "class A(B):\n    def one(self): return f()\nclass B:\n    def two(self): return g()\n"
+        "def f(): pass\ndef g(): pass\nclass C:\n    def two(self): pass",
+        "m.A().one()",
+        "A B f g",
+    ),
+    "a method of an unknown object": (
+        "class A:\n    def do(self): return f()\ndef make(): return A()\ndef run(x): return x.do()\ndef f(): pass",
+        "m.run(m.make())",
+        "make run A f",
+    ),
+    "a constant that holds functions": ("def f(): pass\ndef g(): pass\nall_ = {'f': f}", "m.all_[name]()", "all_ f"),
+    "a registry that is filled by statements": ("r = {}\ndef f(): pass\nr['f'] = f\ndef g(): pass", "m.r", "'' r f"),
+    "statements of a module that is only loaded": ("def f(): pass\nf.x = 1\ndef g(): pass", "", "'' f"),
+    "a decorator of the project": ("def d(f): return f\n@d\ndef f(): pass\ndef g(): pass", "", "'' d"),
+    "a decorator from elsewhere": ("from functools import cache\n@cache\ndef f(): pass", "", ""),
+    "a local name hides": ("def f(g): return g()\ndef g(): pass", "m.f(1)", "f"),
+    "a comprehension hides only inside": ("def f(): return [g for g in g()]\ndef g(): pass", "m.f()", "f g"),
+    "a class body hides nothing from methods": (
+        "class A:\n    g = 1\n    def one(self): return g()\ndef g(): pass",
+        "m.A",
+        "A g",
+    ),
+    "a global that is written": ("n = 0\ndef f():\n    global n\n    n += 1", "m.f()", "f n"),
+    "a default and a decorator of a method": (
+        "def d(f): return f\nclass A:\n    @d\n    def one(self, x=c): pass\nc = 1\ne = 2",
+        "m.A",
+        "A d c",
+    ),
+    "an annotation computes nothing": ("class A: pass\ndef f(x: A) -> A: pass", "m.f(1)", "f"),
+    "getattr with a computed name": ("def f(): pass\ndef g(): pass", "getattr(m, name)()", "f g"),
+    "a module that is passed on": ("def f(): pass\ndef g(): pass", "for part in [m]: part.f()", "f g"),
+    "globals": ("def f(n): return globals()[n]\ndef g(): pass", "m.f('g')", "f g"),
+    "an import by a computed name": ("def f(): pass\ndef g(): pass", "importlib.import_module(name).f()", "f g"),
+    "an import by name": ("def f(): pass", "importlib.import_module('helpers.m').f()", "f"),
+    "a name handed out by `__getattr__`": (
+        "def __getattr__(name): return f\ndef f(): pass\ndef g(): pass",
+        "m.made",
+        "__getattr__ f g",
+    ),
+    "an import inside a function": (
+        "def f():\n    from helpers import m\n    return m.g()\ndef g(): pass",
+        "m.f()",
+        "f g",
+    ),
+    "a relative import": ("def f():\n    from .m import g\n    return g()\ndef g(): pass", "m.f()", "f g"),
+    "a star": ("def f(): pass\ndef g(): pass", "from helpers.m import *\nf()", "f g"),
+    "a definition under a condition": ("if print():\n    def f(): return g()\ndef g(): pass", "m.f()", "'' f g"),
+    "what only type checkers import": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from helpers.m import g\n"
+        "def f(): pass\ndef g(): pass",
+        "m.f(1)",
+        "f",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REACH)
+def test_reach_goes_from_definition_to_definition(project, case):
+    module, cell, expected = REACH[case]
+    write(project, "helpers/m.py", module)
+    found = sources.definitions(["import importlib\nfrom helpers import m", cell])["helpers.m"]
+    assert {name for name in found if name not in {"cache", "TYPE_CHECKING"}} - {""} == {*expected.split()} - {"''"}
+    assert ("helpers.m" in sources.parts(["from helpers import m", cell])) == bool(expected)
+    if "''" in expected:
+        before = sources.parts(["from helpers import m"])
+        write(project, "helpers/m.py", module + "\nprint()")
+        assert sources.parts(["from helpers import m"]) != before
+
+
+def test_reach_goes_through_the_faces_of_rooms(project):
+    """What a room re-exports stands for what it is, at once or at its first use; the rest does not count."""
+    write(project, "helpers/hall/__init__.py", "from helpers.hall.one import f\nfrom helpers.hall.two import h\n")
+    write(project, "helpers/hall/one.py", "def f(): return 1\ndef g(): return 2\n")
+    write(project, "helpers/hall/two.py", "def h(): return 1\n")
+    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from helpers.hall.one import f\n"
+    write(project, "helpers/late/__init__.py", late + "def __getattr__(name):\n    from helpers.hall import one\n")
+    for cell in (
+        "from helpers import hall\nhall.f()",
+        "from helpers.hall import f\nf()",
+        "import helpers.hall\nhelpers.hall.f()",
+        "import helpers.hall.one as x\nx.f()",
+        "from helpers import late\nlate.f()",
+        "from helpers.late import f\nf()",
+    ):
+        found = sources.definitions([cell])
+        assert found["helpers.hall.one"] == {"", "f"}, cell
+        assert found["helpers.hall.two"] == {""}, cell
+    assert sources.definitions(["from helpers import late"]).keys() == {"helpers", "helpers.late"}
+    assert sources.definitions(["from helpers import hall\nprint(hall)"])["helpers.hall.two"] == {"", "h"}
+
+
+def test_an_edit_stales_what_reaches_it_and_nothing_else(project):
+    """Also an edit of what a name stands for, with both of them reached before and after."""
+    write(project, "helpers/m.py", "from helpers.room.lazy import h as k\ndef f(): return k()\ndef g(): return 1\n")
+    cells = {name: f"from helpers import m\nfrom helpers.room import lazy, alone\n{name}" for name in ("m.f", "m.g")}
+    both = "\nlazy.h, alone.z"
+    before = {name: sources.parts([cell + both]) for name, cell in cells.items()}
+    write(project, "helpers/m.py", "from helpers.room.alone import z as k\ndef f(): return k()\ndef g(): return 1\n")
+    changed = {name: sources.parts([cell + both]) != before[name] for name, cell in cells.items()}
+    assert changed == {"m.f": True, "m.g": False}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "stale"),
     [
@@ -79,9 +203,10 @@ def test_reach_follows_imports_through_packages_and_functions(project):
         ("helpers/used.py", USED.replace("g(x)", "g(-x)"), True),
         ("helpers/used.py", USED.replace("f(x)", "f(x=1)"), True),
         ("helpers/used.py", USED + "f.__name__ = 'words'\n", True),
+        ("helpers/used.py", USED + "def other(x):\n    return 1\n", False),
         ("helpers/room/lazy.py", "def h(x):\n    return 2 * x\n", True),
-        ("helpers/room/eager.py", "a = 2\n", True),
-        ("helpers/room/eager.py", "a = 1\n'''Of an attribute.'''\n", False),
+        ("helpers/room/eager.py", "a = 2\nprint(a)\n", True),
+        ("helpers/room/eager.py", "a = 1\n'''Of an attribute.'''\nprint(a)\n", False),
         ("helpers/room/alone.py", "z = 2\n", False),
         ("helpers/unused.py", "y = 2\n", False),
         ("helpers/__init__.py", '"""Words."""\n__version__ = "2"\n', False),
@@ -150,10 +275,10 @@ def test_the_label_of_a_result_counts_and_its_other_provenance_does_not(project)
 
 def test_tables_depend_on_no_drawing_and_on_no_later_cell(project):
     before = freshness.of_tables([CELL, "plot()"])
-    write(project, "helpers/book/display.py", "d = 2\n")
+    write(project, "helpers/book/display.py", "d = print(2)\nd.x = 2\n")
     assert freshness.of_tables([CELL, "other_plot()", "from helpers import unused"]) == before
     assert freshness.of_tables(["plot()", CELL]) != before
-    write(project, "helpers/book/results.py", "r = 2\n")
+    write(project, "helpers/book/results.py", "def keep(frame, name):\n    return 2\n")
     assert freshness.changed(before, freshness.of_tables([CELL])) == ["helpers.book.results"]
 
 
@@ -170,6 +295,39 @@ def test_libraries_are_found_through_the_package(project):
 
 
 # The book itself
+
+
+QUICK = ("mechanisms", "random-copies", "accounting", "threshold-bounds")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(QUICK, id="quick ones"),
+        *(pytest.param((one.name,), marks=pytest.mark.weekly, id=one.name) for one in chapters.chapters()),
+    ],
+)
+def test_what_a_chapter_calls_is_what_it_reaches(names):
+    """No definition that a run of a chapter calls is missed."""
+    run = {name: chapters.chapter(name) for name in names}
+    if missing := [one for chapter in run.values() for one in chapter.requires if not data.is_available(one)]:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    script = [sys.executable, paths.ROOT / "tests" / "called.py", *(chapter.path for chapter in run.values())]
+    shown = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    for name, called in json.loads(shown.splitlines()[-1]).items():
+        reached = sources.definitions(run[name].code)
+        assert len(called) >= 10
+        assert not [(module, one) for module, one in called if one not in reached.get(module, ())]
+
+
+def test_names_of_the_book_are_where_its_face_declares_them():
+    """`helpers.book` hands out names at their first use; what it tells type checkers, and freshness, is true."""
+    for node in ast.walk(ast.parse((paths.ROOT / "helpers" / "book" / "__init__.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("helpers.book."):
+            home = importlib.import_module(node.module)
+            assert all(getattr(book, alias.name) is getattr(home, alias.name) for alias in node.names)
+    declared = sources.definitions(["from helpers import book\n" + "\n".join(f"book.{one}" for one in book.__all__)])
+    assert set(book.__all__) <= declared["helpers.book"]
 
 
 def test_every_reached_module_of_a_chapter_is_loaded_by_it():

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import eval_gegenbauer
 
-from helpers.evidence import kissing_certificates as certificates
-from helpers.evidence.printed_resampling import kissing_lower, kissing_upper
+from checks import arrangements
+from checks import kissing_numbers as certificates
+from checks.arrangements import kissing_upper
+from checks.kissing_numbers import kissing_lower
 from helpers.resampling import kissing
 
 EXACT = {1: 2, 2: 6, 3: 12, 4: 24, 8: 240, 24: 196_560}
@@ -244,7 +246,7 @@ def test_degree_is_checked():
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4, 8])
 def test_configurations_attain_the_kissing_number(dimension):
-    points = certificates.configuration(dimension)
+    points = arrangements.configuration(dimension)
     assert points.shape == (EXACT[dimension], dimension)
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, atol=1e-14)
     check = certificates.verify_configuration(points)
@@ -256,19 +258,19 @@ def test_configurations_attain_the_kissing_number(dimension):
 
 @pytest.mark.parametrize("dimension", [1, 4, 8])
 def test_angles_in_exact_integers(dimension):
-    vectors = certificates.minimal_vectors(dimension).astype(int)
+    vectors = arrangements.minimal_vectors(dimension).astype(int)
     gram = vectors @ vectors.T
     length = gram[0, 0]
     assert np.all(np.diag(gram) == length)
     assert np.all(2 * (gram - length * np.eye(len(gram), dtype=int)) <= length)
-    check = certificates.verify_configuration(certificates.minimal_vectors(dimension))
+    check = certificates.verify_configuration(arrangements.minimal_vectors(dimension))
     assert check.exact
     assert check.valid
     assert check.largest_cosine == (-1 if dimension == 1 else 0.5)
 
 
 def test_golay_code():
-    words = certificates._golay().astype(int)
+    words = arrangements._golay().astype(int)
     weights, counts = np.unique(words.sum(axis=1), return_counts=True)
     assert dict(zip(weights.tolist(), counts.tolist(), strict=True)) == {0: 1, 8: 759, 12: 2576, 16: 759, 24: 1}
     keys = {tuple(word) for word in words.tolist()}
@@ -276,7 +278,7 @@ def test_golay_code():
 
 
 def test_leech_lattice_vectors():
-    vectors = certificates.minimal_vectors(24)
+    vectors = arrangements.minimal_vectors(24)
     assert vectors.shape == (196_560, 24)
     assert vectors.dtype == np.int8
     assert np.all(np.square(vectors, dtype=int).sum(axis=1) == 32)
@@ -291,7 +293,7 @@ def test_leech_lattice_vectors():
 @pytest.mark.skipif(os.environ.get("DPBOOK_SLOW") != "1", reason="1.9e10 pairs: set DPBOOK_SLOW=1")
 def test_leech_lattice_all_pairs():
     start = time.process_time()
-    check = certificates.verify_configuration(certificates.minimal_vectors(24))
+    check = certificates.verify_configuration(arrangements.minimal_vectors(24))
     assert check == certificates.ConfigurationCheck(196_560, 24, 0.5, True)
     assert check.valid
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes on Linux
@@ -299,7 +301,7 @@ def test_leech_lattice_all_pairs():
 
 
 def test_blocks_see_every_pair(monkeypatch):
-    vectors = certificates.minimal_vectors(8)
+    vectors = arrangements.minimal_vectors(8)
     monkeypatch.setattr(certificates, "_BLOCK", 7)
     assert certificates.verify_configuration(vectors).largest_cosine == 0.5
     for i, j in [(0, 239), (13, 14), (100, 33), (6, 7)]:
@@ -311,7 +313,7 @@ def test_blocks_see_every_pair(monkeypatch):
 
 
 def test_too_close_is_refused():
-    hexagon = certificates.configuration(2)
+    hexagon = arrangements.configuration(2)
     angle = math.radians(59.999)
     assert not certificates.verify_configuration(np.vstack([hexagon[:1], [[math.cos(angle), math.sin(angle)]]])).valid
     assert not certificates.verify_configuration(np.array([[2, 1], [1, 2]])).valid  # cosine 4/5
@@ -320,9 +322,9 @@ def test_too_close_is_refused():
 
 def test_bad_configurations():
     with pytest.raises(ValueError, match=r"dimension must be one of .*1.*2.*3.*4.*8.*24"):
-        certificates.configuration(5)
+        arrangements.configuration(5)
     with pytest.raises(ValueError, match="dimension must be one of"):
-        certificates.minimal_vectors(3)
+        arrangements.minimal_vectors(3)
     with pytest.raises(ValueError, match="minimum of 2"):
         certificates.verify_configuration([[1.0, 0.0]])
     with pytest.raises(ValueError, match="got a row of zeros"):
@@ -344,7 +346,7 @@ def test_greedy_sets_stay_below_the_bound(dimension, seed, start):
     candidates = rng.standard_normal((3000, dimension))
     if start == "seeded" and dimension in (2, 3, 4, 8):
         rotation = np.linalg.qr(rng.standard_normal((dimension, dimension)))[0]
-        optimum = certificates.configuration(dimension) @ rotation
+        optimum = arrangements.configuration(dimension) @ rotation
         candidates = np.vstack([optimum[rng.random(len(optimum)) < 0.9], candidates])
     candidates /= np.linalg.norm(candidates, axis=1, keepdims=True)
     chosen = []

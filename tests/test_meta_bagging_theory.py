@@ -13,13 +13,9 @@ from scipy.special import logsumexp
 from scipy.stats import binom, binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from helpers.evidence import enumeration
-from helpers.evidence.printed_bagging import (
-    PrintedBaggingClassifier,
-    draws_for_delta,
-    liu_parameters,
-    printed_learner_epsilon,
-)
+from checks import bagging_privacy
+from checks.bagging_privacy import draws_for_delta, liu_parameters
+from checks.printed_bagging import PrintedBaggingClassifier, printed_learner_epsilon
 from helpers.meta import bagging
 from helpers.privacy import (
     ADD_REMOVE,
@@ -44,11 +40,13 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("kind", NEIGHBOURS)
 @pytest.mark.parametrize(("n", "m", "k"), [(2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 2, 1), (6, 1, 4), (6, 4, 1)])
 def test_liu_theorem_is_sound_and_its_epsilon_is_void(kind, n, m, k):
-    here, there = (enumeration.bagging_distribution(list(data), m, k) for data in NEIGHBOURS[kind](n))
+    here, there = (bagging_privacy.bagging_distribution(list(data), m, k) for data in NEIGHBOURS[kind](n))
     assert sum(here.values()) == 1
     printed = 1 - Fraction(n - 1, n) ** (m * k)
     for factor in (1, Fraction(n + 1, n) ** (m * k), 10**9):
-        worst = max(enumeration.hockey_stick(here, there, factor), enumeration.hockey_stick(there, here, factor))
+        worst = max(
+            bagging_privacy.hockey_stick(here, there, factor), bagging_privacy.hockey_stick(there, here, factor)
+        )
         # With the record among n, the delta is attained at every epsilon; among n + 1, it is smaller.
         expected = printed if kind != "add" else 1 - Fraction(n, n + 1) ** (m * k)
         assert worst == expected <= printed
@@ -63,10 +61,12 @@ def test_other_learners_leak_no_more_than_the_bag():
         return len(set(bag))
 
     for learner in (votes_for_the_record, size_of_the_bag, min):
-        here, there = (enumeration.bagging_distribution(list(d), 2, 2, learner) for d in NEIGHBOURS["replace"](4))
-        full, other = (enumeration.bagging_distribution(list(d), 2, 2) for d in NEIGHBOURS["replace"](4))
+        here, there = (bagging_privacy.bagging_distribution(list(d), 2, 2, learner) for d in NEIGHBOURS["replace"](4))
+        full, other = (bagging_privacy.bagging_distribution(list(d), 2, 2) for d in NEIGHBOURS["replace"](4))
         for factor in (1, 2):
-            assert enumeration.hockey_stick(here, there, factor) <= enumeration.hockey_stick(full, other, factor)
+            assert bagging_privacy.hockey_stick(here, there, factor) <= bagging_privacy.hockey_stick(
+                full, other, factor
+            )
 
 
 def test_proposition_4_has_no_integer_solution():
@@ -89,8 +89,8 @@ def test_proposition_4_has_no_integer_solution():
 def test_bootstrap_epsilon_is_exact(n, k, inner):
     sizes = {"n_records": n, "sample_size": k}
     epsilon = bagging.changed_rows("bootstrap", **sizes).log_mean(inner)
-    assert enumeration.worst_learner_delta(epsilon, inner, **sizes) <= 1e-9
-    assert enumeration.worst_learner_delta(epsilon - 0.02, inner, **sizes) > 1e-5
+    assert bagging_privacy.worst_learner_delta(epsilon, inner, **sizes) <= 1e-9
+    assert bagging_privacy.worst_learner_delta(epsilon - 0.02, inner, **sizes) > 1e-5
     assert epsilon > 0.99 * inner if n == k else epsilon < inner * k
 
 
@@ -100,7 +100,7 @@ def test_bootstrap_delta_covers_every_learner(n, k, inner, delta):
     sizes = {"n_records": n, "sample_size": k}
     guarantee = Guarantee(inner, delta, REPLACE_ONE)
     for epsilon in np.linspace(0.05, 2 * inner, 5):
-        exact = enumeration.worst_learner_delta(epsilon, inner, inner_delta=delta, **sizes)
+        exact = bagging_privacy.worst_learner_delta(epsilon, inner, inner_delta=delta, **sizes)
         assert exact <= bagging.changed_rows("bootstrap", **sizes).delta_at(epsilon, guarantee) + 1e-9
         assert exact > 0 or (
             delta == 0 and epsilon >= bagging.changed_rows("bootstrap", **sizes).log_mean(inner) - 1e-9
@@ -112,11 +112,11 @@ def test_bootstrap_delta_covers_every_learner(n, k, inner, delta):
 def test_without_replacement_is_exact(n, k, inner, delta):
     sizes = {"n_records": n, "sample_size": k}
     bag = bagging.changed_rows("without-replacement", **sizes).amplify(Guarantee(inner, delta, REPLACE_ONE))
-    exact = enumeration.worst_learner_delta(bag.epsilon, inner, inner_delta=delta, replacement=False, **sizes)
+    exact = bagging_privacy.worst_learner_delta(bag.epsilon, inner, inner_delta=delta, replacement=False, **sizes)
     assert exact == pytest.approx(bag.delta, abs=1e-9)
-    assert enumeration.worst_learner_delta(bag.epsilon - 0.02, inner, inner_delta=delta, replacement=False, **sizes) > (
-        bag.delta + 1e-4
-    )
+    assert bagging_privacy.worst_learner_delta(
+        bag.epsilon - 0.02, inner, inner_delta=delta, replacement=False, **sizes
+    ) > (bag.delta + 1e-4)
 
 
 @FEW
@@ -149,10 +149,10 @@ def test_one_record_one_bag():
     assert np.array_equal(np.delete(here, 7), bagging.assign_by_id(ids[:7] + ids[8:], 4, salt=1))
     assert set(here) == set(range(4))
     assert not np.array_equal(here, bagging.assign_by_id(ids, 4, salt=2))
-    touched = enumeration.bags_touched(y, lambda labels: bagging.assign_within_class(labels, ids, 4, salt=1))
+    touched = bagging_privacy.bags_touched(y, lambda labels: bagging.assign_within_class(labels, ids, 4, salt=1))
     assert touched[0] <= 2
     assert touched[1] == 2
-    assert enumeration.bags_touched(y, lambda labels: here) == (1, 2)
+    assert bagging_privacy.bags_touched(y, lambda labels: here) == (1, 2)
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -160,7 +160,7 @@ def test_rank_stratification_touches_every_bag(m):
     worst = {False: (0, 0), True: (0, 0)}
     for labels in itertools.product([0, 1], repeat=8):
         for blocks in worst:
-            found = enumeration.bags_touched(labels, lambda y, b=blocks: bagging.assign_by_rank(y, m, blocks=b))
+            found = bagging_privacy.bags_touched(labels, lambda y, b=blocks: bagging.assign_by_rank(y, m, blocks=b))
             worst[blocks] = max(worst[blocks], found)
     assert worst[True][0] == worst[False][0] == m
     assert worst[False][1] > 2 * m  # dealing in turn moves records of every bag

@@ -11,6 +11,7 @@ from opacus import GradSampleModule
 from torch import nn
 from torch.nn import functional
 
+from checks.skin import MapCNN
 from helpers.neural import Schedule, clipped_sum, train
 from helpers.neural.losses import CrossEntropy
 from helpers.neural.models import (
@@ -23,7 +24,6 @@ from helpers.neural.models import (
     mlp,
     with_prior,
 )
-from helpers.study.skin import MapCNN
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")

@@ -15,16 +15,15 @@ from scipy.optimize import linprog
 from scipy.special import expit
 from scipy.stats import binom, laplace, norm
 
-from helpers.evidence.enumeration import insertion_deletion_distance, neighbours, substitution_distance, worst_case
+from checks.enumeration import insertion_deletion_distance, neighbours, substitution_distance, worst_case
+from checks.random_copies import multiclass_substitution_bound, random_copies
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, PrivacyLeakWarning
 from helpers.resampling.oversampling import (
     DeterministicOversampler,
     balance,
     copies_per_record,
     fixed_total,
-    multiclass_substitution_bound,
     public_multiplicity,
-    random_copies,
     substitution_bound,
 )
 

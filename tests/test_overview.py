@@ -3,12 +3,13 @@
 import re
 from types import SimpleNamespace
 
+import dpbook_overview as overview
 import pytest
 import yaml
+from dpbook_pages import glued
 
 from helpers import paths
-from helpers.book import chapters, overview
-from helpers.book.extension import glued
+from helpers.book import chapters
 
 ROLE = re.compile(r"\{finding\}`([\w-]+)\.(\w+)`")
 LINK = re.compile(r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")

@@ -8,10 +8,12 @@ import sys
 import joblib
 import numpy as np
 import pytest
+from distributed import Client
 from scipy.sparse import coo_array, csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from helpers import paths
+from helpers.erm import OutputPerturbationClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -320,3 +322,17 @@ def test_a_seed_means_the_same_in_every_version():
     assert noise_generator(7, "a", 3, np.arange(5)).integers(1000, size=4).tolist() == [558, 360, 905, 55]
     assert noise_generator(7, np.arange(200_000) / 7).integers(1000, size=4).tolist() == [850, 481, 83, 678]
     assert child_state(0, noise_generator(7, "a")) == 6096681704737093258
+
+
+def test_a_task_that_may_run_again_needs_a_seed():
+    """On a worker of Dask, where a lost result is computed once more; beside a worker nothing is asked for."""
+    X, y = np.array([[-0.5], [0.5]] * 20), np.array([0, 1] * 20)
+
+    def fitted(seed):
+        return OutputPerturbationClassifier(random_state=seed).fit(X, y).coef_
+
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        with pytest.raises(ValueError, match="random_state must be an integer inside a Dask task, got None"):
+            client.submit(fitted, None, pure=False).result()
+        assert np.array_equal(*(client.submit(fitted, 7, pure=False).result() for _ in range(2)))
+        assert fitted(None).shape == (1, 1)

@@ -4,11 +4,11 @@ import re
 import shlex
 
 import pytest
+from dpbook_overview import findings
+from dpbook_pages import guide, summary
 
 from helpers import cli, paths
 from helpers.book import chapters, claims
-from helpers.book.extension import guide, summary
-from helpers.book.overview import findings
 from helpers.cli import main
 
 README = (paths.ROOT / "README.md").read_text()

@@ -8,12 +8,12 @@ import re
 import nbformat
 import pytest
 import yaml
+from dpbook_launch import commands
 from fontTools.ttLib import TTFont
 from jupyter_book.config import get_final_config
 from sphinx.application import Sphinx
 
 from helpers import paths
-from helpers.book.launch import commands
 
 ADDRESS = "https://github.com/owner/a-book"
 INDEX = """
@@ -50,7 +50,7 @@ AS_IN_THE_BOOK = ("html_theme", "html_theme_options", "bibtex_reference_style", 
                   "myst_enable_extensions", "mathjax3_config")  # fmt: skip
 CONFIG = yaml.safe_load((paths.ROOT / "_config.yml").read_text())
 EXTENSIONS = ["myst_nb", "sphinx_design", "sphinx_proof", "sphinxcontrib.bibtex"]
-EXTENSIONS += [f"helpers.book.{name}" for name in ("indexes", "launch", "theme", "weight")]
+EXTENSIONS += [f"dpbook_{name}" for name in ("indexes", "launch", "theme", "weight")]
 
 
 def build(folder, address=""):

@@ -16,7 +16,8 @@ from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 
-from helpers.evidence import kissing_certificates
+from checks import arrangements
+from checks.smote import multiclass_changed_rows
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -33,7 +34,6 @@ from helpers.resampling.smote import (
     in_degree_bound,
     in_degrees,
     inner_epsilon,
-    multiclass_changed_rows,
     neighbour_lists,
 )
 
@@ -123,7 +123,7 @@ def test_kissing_configurations_attain_the_bound(d, number, k):
 @pytest.mark.parametrize("k", [1, 3])
 def test_jittered_icosahedra_attain_the_bound_without_ties(k):
     rng = np.random.default_rng(k)
-    copies = np.repeat(kissing_certificates.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    copies = np.repeat(arrangements.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
     far = 100 + rng.random((20, 3))
     X = np.vstack([np.zeros((1, 3)), copies, far])
     assert in_degrees(X, k, jitter=rng.random(len(X)))[0] == 12 * k == in_degree_bound(3, k, len(X))
@@ -159,7 +159,7 @@ def test_jitter_rescues_coincident_points(seed, d, k, n):
 
 def minority_sets(rng, kind, d, n):
     """n points, and two more places for the changed record."""
-    shape = np.vstack([np.zeros((1, d)), roots(d) if d != 2 else kissing_certificates.configuration(2)])
+    shape = np.vstack([np.zeros((1, d)), roots(d) if d != 2 else arrangements.configuration(2)])
     if kind == "configurations":  # two of them far apart: leaving one centre for the other changes both
         copies = -(-n // (2 * (len(shape) - 1)))
         around = np.repeat(shape[1:], copies, axis=0) * (1 + 0.01 * rng.random((copies * (len(shape) - 1), 1)))
@@ -339,7 +339,7 @@ def changed(first, second):
 def around_icosahedron(k):
     """k jittered icosahedra and some points far away, without and with a record at the centre; no ties."""
     rng = np.random.default_rng(k)
-    copies = np.repeat(kissing_certificates.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
+    copies = np.repeat(arrangements.configuration(3), k, axis=0) * (1 + 1e-3 * rng.random((12 * k, 1)))
     points = np.vstack([copies, 100 + rng.random((8, 3))])
     ids, jitter = np.arange(len(points)), rng.random(len(points) + 1)
     larger = (np.append(ids, len(ids)), np.vstack([points, np.zeros((1, 3))]), jitter)

@@ -14,13 +14,11 @@ from helpers.privacy import (
     REPLACE_ONE,
     ApproximateDpEvent,
     Ledger,
-    PrivacyLeakWarning,
     event_epsilon,
     exponential_probabilities,
     zcdp_budget,
 )
 from helpers.privacy import ledger as ledger_module
-from helpers.synthesis import range_domain
 from helpers.synthesis.bins import noisy_domain
 from helpers.synthesis.curator import Curator, check_cells
 
@@ -198,13 +196,3 @@ def test_private_bins_of_nothing_are_still_bins():
         domain, _ = binned(np.zeros((0, 2)), 0.5)
     assert [(a.edges[0], a.edges[-1]) for a in domain.attributes] == [(-1.0, 1.0)] * 2
     assert 1 <= domain.sizes[0] <= 8
-
-
-def test_the_records_own_range_is_a_leak_and_says_so():
-    with pytest.warns(PrivacyLeakWarning):
-        domain = range_domain([[0.0], [3.0]], n_bins=3)
-    assert "NOT PUBLIC" in domain.basis
-    with pytest.raises(ValueError, match="X"):
-        range_domain([[np.nan]])
-    with pytest.raises(ValueError, match="classes"):
-        range_domain([[0.0]], classes=(0, "a"))

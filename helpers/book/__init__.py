@@ -1,9 +1,15 @@
-"""What makes a notebook a page of the book: figures and tables, recorded results, claims, chapters, the Sphinx side.
+"""What makes a notebook a page of the book: figures and tables, recorded results, claims, chapters.
 
 A notebook cell calls the names below and `helpers.book.claims`; `chapters` are the notebooks as objects with their
-`parameters`, `freshness` says what their outputs depend on, `record` keeps full-scale results, `pages` builds HTML,
-and `extension` is what Sphinx loads. Nothing here computes a result.
+`parameters`, `freshness` says what their outputs depend on, `record` keeps full-scale results, and `pages` builds HTML
+with the extensions in `book/_ext`. Nothing here computes a result.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # where the names are, for tools that do not run this; the command line spares a plotting library
+    from helpers.book.display import MAX_COLUMNS, OKABE_ITO, Provenance, Table, glue, provenance, use_style
+    from helpers.book.results import keep, paper_vs_ours, recorded, recorded_names, reference_table
 
 __all__ = [
     "MAX_COLUMNS",
@@ -22,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    """Load what cells call at its first use: the command line reads notebooks without a plotting library."""
+    """Load what cells call at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from helpers.book import display, results

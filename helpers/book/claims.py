@@ -3,7 +3,7 @@
 `reference/claims.yml` holds one row a statement. A chapter calls `check` with evidence it has just computed;
 `check` derives the verdict from that evidence and raises when the register says otherwise, so executing the
 chapters is the test of the register. Evidence says of what kind it is and how far it is from its bound. Rendering the
-register as a page belongs to `helpers.book.extension`.
+register as a page belongs to `book/_ext`.
 """
 
 import html

@@ -1,8 +1,8 @@
 """What a chapter's outputs and its recorded tables depend on, part by part, so that what is old can be said by name.
 
 A part is a name with a digest: the code cells, every module of the package that they reach, printed tables, recorded
-results that are shown, the pins. Words do not count (see `helpers.sources`). Data is covered by the checksums written
-in `helpers.data`, which is a module like others. Comparing is left to the callers, except for `changed`.
+results that are shown, the pins. Words do not count (see `helpers.sources`). Data is covered by the cards of the
+data sets (`helpers.data.sets`), which hold checksums. Comparing is left to the callers, except for `changed`.
 """
 
 import ast
@@ -20,14 +20,15 @@ _TABLES = "helpers.book.results"  # the one module of its room that tables are m
 
 def of_outputs(cells: Sequence[str]) -> Parts:
     """What the stored outputs of a notebook with these code cells depend on."""
-    return _code(cells) | _shown_results(cells)
+    return _code(cells, cards_by_name=True) | _shown_results(cells)
 
 
 def of_tables(cells: Sequence[str]) -> Parts:
     """What the tables depend on that a run of these code cells keeps.
 
     Cells after the last one that keeps a table cannot change it, and neither can modules that only draw. Recorded
-    results do not count: a table that is made of recorded ones would depend on itself.
+    results do not count: a table that is made of recorded ones would depend on itself. The cards of all data sets do,
+    because the parameters of the run may name others than the cells.
     """
     keeping = [place for place, cell in enumerate(cells) if _arguments(cell, "keep")]
     parts = _code(cells[: keeping[-1] + 1] if keeping else cells)
@@ -44,9 +45,9 @@ def changed(then: Parts, now: Parts) -> list[str]:
     return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
 
 
-def _code(cells: Sequence[str]) -> Parts:
+def _code(cells: Sequence[str], *, cards_by_name: bool = False) -> Parts:
     parts = {_CELLS: sources.cells_digest(cells)}
-    parts |= {name: sources.module_digest(name) for name in sources.reached(cells)}
+    parts |= sources.parts(cells, cards_by_name=cards_by_name)
     wanted = _patterns(cells, "reference_table", {})
     for file in sorted((paths.REFERENCE / "tables").glob("*.csv")):
         if any(fnmatchcase(file.stem, pattern) for pattern in wanted):

@@ -1,7 +1,8 @@
 """Data sets that are always there: a simulator and scikit-learn's bundled sets made imbalanced.
 
-They need no file and no network, and equal seeds give equal records. Their bounds are the simulator's parameters or
-ranges printed in the bundled descriptions, rounded outwards. What has to be fetched is left to the other modules.
+They need no file and no network, and equal seeds give equal records. The bounds of the mixture follow from its
+parameters; those of its defaults, and of the bundled sets, stand on their cards. What has to be fetched is left to the
+other modules.
 """
 
 import math
@@ -11,25 +12,10 @@ from sklearn import datasets as sklearn_datasets
 
 from helpers.checks import check_integer, check_real
 from helpers.data.dataset import Dataset
+from helpers.data.sets import card
 
 MIXTURE_DISTANCE = 4 * math.sqrt(2)
 _BOUND_SDS = 5
-
-LICENCE = "CC BY 4.0 (UCI), bundled with scikit-learn (BSD-3-Clause)"
-_DESCRIPTION = (
-    "assumption: constants rounded outwards from the range table in scikit-learn's description of the set, "
-    "published with the benchmark and treated as public"
-)
-
-_BREAST_CANCER_BOUNDS = (
-    *((6, 30), (9, 40), (40, 190), (100, 2600), (0, 0.2), (0, 0.4), (0, 0.5), (0, 0.3), (0.1, 0.4), (0, 0.1)),
-    *((0, 3), (0, 5), (0, 22), (0, 550), (0, 0.04), (0, 0.2), (0, 0.4), (0, 0.06), (0, 0.08), (0, 0.03)),
-    *((7, 40), (12, 50), (50, 260), (150, 4300), (0, 0.3), (0, 1.1), (0, 1.3), (0, 0.3), (0.1, 0.7), (0, 0.3)),
-)
-_WINE_BOUNDS = (
-    *((11, 15), (0, 6), (1, 4), (10, 30), (70, 170), (0, 4), (0, 6)),
-    *((0, 1), (0, 4), (1, 13), (0, 2), (1, 4), (250, 1700)),
-)
 
 
 def _generator(seed: int | np.random.Generator) -> np.random.Generator:
@@ -85,20 +71,12 @@ def gaussian_mixture(
     y = (rng.random(n) < minority).astype(np.int64)
     shift = distance / math.sqrt(d)
     X = sd * rng.standard_normal((n, d)) + shift * y[:, None]
-    return Dataset(
-        name="gaussian_mixture",
-        X=X,
-        y=y,
-        feature_names=tuple(f"x{j + 1}" for j in range(d)),
-        bounds=np.tile([-_BOUND_SDS * sd, shift + _BOUND_SDS * sd], (d, 1)),
-        bounds_basis=f"the simulator's public means plus or minus {_BOUND_SDS} standard deviations; a draw outside "
-        "(probability below 1e-6 per value) would be clipped",
-        source="simulated here",
-        licence="none needed",
-    )
+    names = tuple(f"x{j + 1}" for j in range(d))
+    bounds = np.tile([-_BOUND_SDS * sd, shift + _BOUND_SDS * sd], (d, 1))
+    return card("gaussian_mixture").schema.records(X, y, "gaussian_mixture", feature_names=names, bounds=bounds)
 
 
-def _bundled(name: str, bunch, positive: np.ndarray, positive_name: str, ratio, seed, bounds, basis) -> Dataset:
+def _bundled(name: str, X: np.ndarray, positive: np.ndarray, ratio, seed, **changes) -> Dataset:
     """One class against the rest; `ratio` thins the minority to n1 = n0/ratio (nearest integer), chosen by `seed`."""
     rows = np.arange(positive.size)
     if ratio is not None:
@@ -112,17 +90,7 @@ def _bundled(name: str, bunch, positive: np.ndarray, positive_name: str, ratio, 
             )
         chosen = _generator(seed).choice(minority, keep, replace=False)
         rows = np.sort(np.concatenate([np.flatnonzero(~positive), chosen]))
-    return Dataset(
-        name=name,
-        X=bunch.data[rows],
-        y=positive[rows].astype(np.int64),
-        feature_names=tuple(bunch.feature_names),
-        bounds=bounds,
-        bounds_basis=basis,
-        source=f"scikit-learn, sklearn.datasets.load_{name}",
-        licence=LICENCE,
-        class_names=("rest", positive_name),
-    )
+    return card(name).schema.records(X[rows], positive[rows].astype(np.int64), name, **changes)
 
 
 def breast_cancer(*, ratio: float | None = 10, seed: int | np.random.Generator = 0) -> Dataset:
@@ -132,16 +100,7 @@ def breast_cancer(*, ratio: float | None = 10, seed: int | np.random.Generator =
     [357, 36]
     """
     bunch = sklearn_datasets.load_breast_cancer()
-    return _bundled(
-        "breast_cancer",
-        bunch,
-        bunch.target == 0,
-        "malignant",
-        ratio,
-        seed,
-        _BREAST_CANCER_BOUNDS,
-        _DESCRIPTION,
-    )
+    return _bundled("breast_cancer", bunch.data, bunch.target == 0, ratio, seed)
 
 
 def wine(*, ratio: float | None = 10, seed: int | np.random.Generator = 0) -> Dataset:
@@ -151,7 +110,7 @@ def wine(*, ratio: float | None = 10, seed: int | np.random.Generator = 0) -> Da
     [130, 13]
     """
     bunch = sklearn_datasets.load_wine()
-    return _bundled("wine", bunch, bunch.target == 2, "class_2", ratio, seed, _WINE_BOUNDS, _DESCRIPTION)
+    return _bundled("wine", bunch.data, bunch.target == 2, ratio, seed)
 
 
 def digits(*, digit: int = 8, ratio: float | None = None, seed: int | np.random.Generator = 0) -> Dataset:
@@ -162,6 +121,5 @@ def digits(*, digit: int = 8, ratio: float | None = None, seed: int | np.random.
     """
     digit = check_integer("digit", digit, low=0, high=9)
     bunch = sklearn_datasets.load_digits()
-    bounds = np.tile([0.0, 16.0], (64, 1))
-    basis = "pixel counts of 4 x 4 blocks, 0..16 by construction"
-    return _bundled("digits", bunch, bunch.target == digit, f"digit {digit}", ratio, seed, bounds, basis)
+    names = ("rest", f"digit {digit}")
+    return _bundled("digits", bunch.data, bunch.target == digit, ratio, seed, class_names=names)

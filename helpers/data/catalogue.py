@@ -1,13 +1,10 @@
-"""Names under which the book's data sets are loaded, and what is known of them without loading.
+"""Named data sets and tables of the reader's own: `load` gives the records, `available` says what there is.
 
-The table of sizes is part of the code, so that asking what there is reads no data file. `load` gives the same records
-for the same name and options on every machine. Reading, checking and downloading are left to the modules beside it.
+`load` gives the same records for the same name and options on every machine. What is known of a set without loading it
+stands on its card (`helpers.data.sets`); reading, checking and downloading are left to the modules beside it.
 """
 
-import difflib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,67 +12,21 @@ import pandas as pd
 
 from helpers import paths
 from helpers.checks import check_choice
-from helpers.data import benchmark, builtin, files, public, tables
+from helpers.data import benchmark, builtin, files, public, sets, tables
 from helpers.data.dataset import Dataset
 
-
-@dataclass(frozen=True)
-class Entry:
-    """What is known of a data set without loading it."""
-
-    loader: Callable[..., Dataset]
-    n: int
-    n_features: int
-    ratio: float
-    licence: str
-    where: str  # when no folder has the files
-    classes: int = 2
-    files: Mapping[str, str | None] = field(default_factory=dict)
-
-
-def _benchmark_entry(name: str, spec: benchmark.Benchmark) -> Entry:
-    ratio = spec.ratio if spec.n_minority is None else spec.n / spec.n_minority - 1
-    loader = partial(benchmark.load_benchmark, name)
-    wanted = {spec.relative: spec.sha256}
-    return Entry(loader, spec.n, spec.n_features, ratio, benchmark.licence(name), "download", files=wanted)
-
-
-_CATALOGUE: dict[str, Entry] = {
-    "gaussian_mixture": Entry(builtin.gaussian_mixture, 1000, 2, 9.0, "none needed", "simulated"),
-    "breast_cancer": Entry(builtin.breast_cancer, 393, 30, 357 / 36, builtin.LICENCE, "bundled"),
-    "digits": Entry(builtin.digits, 1797, 64, 1623 / 174, builtin.LICENCE, "bundled"),
-    "wine": Entry(builtin.wine, 143, 13, 10.0, builtin.LICENCE, "bundled"),
-    **{name: _benchmark_entry(name, spec) for name, spec in benchmark.BENCHMARKS.items()},
-    "adult": Entry(
-        *(public.adult, 48842, 108, 37155 / 11687, public.UCI_LICENCE, "download"), files=public.ADULT_FILES
-    ),
-    "kddcup99": Entry(
-        *(public.kddcup99, 494021, 122, 391458 / 102563, public.UCI_LICENCE, "download"), files=public.KDD_FILES
-    ),
-    "electricity": Entry(
-        *(public.electricity, 45312, 8, 26075 / 19237, "listed as public", "download"),
-        files=public.ELECTRICITY_FILES,
-    ),
-    "madelon": Entry(*(public.madelon, 2600, 500, 1.0, public.UCI_LICENCE, "download"), files=public.MADELON_FILES),
-    "ham10000": Entry(
-        *(public.ham10000, 10015, 2352, 6705 / 115, "CC BY-NC 4.0", "by hand", 7), files=public.HAM10000_FILES
-    ),
+_LOADERS = {
+    "gaussian_mixture": builtin.gaussian_mixture,
+    "breast_cancer": builtin.breast_cancer,
+    "digits": builtin.digits,
+    "wine": builtin.wine,
+    **{name: partial(benchmark.load_benchmark, name) for name in sets.BENCHMARK},
+    "adult": public.adult,
+    "kddcup99": public.kddcup99,
+    "electricity": public.electricity,
+    "madelon": public.madelon,
+    "ham10000": public.ham10000,
 }
-
-
-def entry(name: Any) -> Entry:
-    """What is known of a named set without loading it.
-
-    Raises
-    ------
-    ValueError
-        Unknown name; the message lists the names and the closest one.
-    """
-    if isinstance(name, str) and name in _CATALOGUE:
-        return _CATALOGUE[name]
-    close = difflib.get_close_matches(name, _CATALOGUE, n=1) if isinstance(name, str) else []
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ValueError(f"name must be one of {', '.join(_CATALOGUE)}, got {name!r}{hint}")
 
 
 def load(name: str, **options: Any) -> Dataset:
@@ -110,29 +61,15 @@ def load(name: str, **options: Any) -> Dataset:
     >>> load("gaussian_mixture", n=200, seed=3).X.shape
     (200, 2)
     """
-    loader = partial(tables.load, name) if tables.is_table(name) else entry(name).loader
+    if tables.is_table(name):
+        loader = partial(tables.load, name)
+    else:
+        sets.file(name)  # a name that is unknown is refused with the closest one
+        loader = _LOADERS[name]
     allowed = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         check_choice(f"option of {name!r}", option, allowed or ("(none)",))
     return loader(**options)
-
-
-def outline(name: str) -> Dataset:
-    """What is public about a named data set: the data set without its records, for which no data file is opened.
-
-    Raises
-    ------
-    ValueError
-        Unknown name.
-
-    >>> found = outline("mammography")
-    >>> found.n, found.n_features, found.class_names
-    (0, 6, ('rest', 'calcification'))
-    """
-    known = entry(name)
-    if name in benchmark.BENCHMARKS:
-        return benchmark.outline(name)
-    return public.outline(name) if known.files else known.loader().take([])
 
 
 def is_available(name: str) -> bool:
@@ -150,8 +87,8 @@ def is_available(name: str) -> bool:
     """
     if tables.is_table(name):
         return tables.find(name) is not None
-    known = entry(name)
-    return not known.files or files.find(known.files) is not None or (paths.data_cache() / name / "openml").is_dir()
+    wanted = sets.card(name).files
+    return not wanted or files.find(wanted) is not None or (paths.data_cache() / name / "openml").is_dir()
 
 
 def available() -> pd.DataFrame:
@@ -169,14 +106,14 @@ def available() -> pd.DataFrame:
     """
     rows = [
         {
-            "name": name,
-            "n": known.n,
-            "features": known.n_features,
-            "classes": known.classes,
-            "imbalance_ratio": round(known.ratio, 1),
-            "where": (known.files and files.label(files.find(known.files))) or known.where,
-            "licence": known.licence,
+            "name": card.name,
+            "n": card.n,
+            "features": card.n_features,
+            "classes": len(card.schema.class_names),
+            "imbalance_ratio": round(card.ratio, 1),
+            "where": (card.files and files.label(files.find(card.files))) or card.where,
+            "licence": card.schema.licence,
         }
-        for name, known in _CATALOGUE.items()
+        for card in map(sets.card, sets.NAMES)
     ]
     return pd.DataFrame(rows)

@@ -7,32 +7,27 @@ at records itself; building one from private records, with noise, is left to `he
 
 import io
 import pickle
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
 from helpers.data.dataset import Dataset
 
 KINDS = ("real", "integer", "categorical", "one-hot")
-WITHIN = ("uniform", "truncated")
-NOT_PUBLIC = "NOT PUBLIC"
-"""With this starts the `basis` of a domain that was made from private records without noise."""
-_TAILS = 2.0  # standard deviations from the middle of a bin to its ends, for "truncated"
 _MOST_BINS = 10**6
 _MOST_CELLS = 10**8
 
 
-class _Schema:
-    """Pickled by content alone: a seed's noise is keyed by the pickle, so equal schemas have to give equal bytes.
+class _PickledByContent:
+    """Equal objects have equal pickles, which the noise of a seeded fit is keyed by.
 
-    An ordinary pickle tells whether two fields are one object or two that are equal; `fast` leaves that out. The types
-    of levels and labels count: they are those of the samples.
+    An ordinary pickle tells two fields that hold one object from two that hold equal ones; with its option `fast` the
+    pickler leaves that out. The types of levels and labels count: they are those of the samples.
     """
 
     def __reduce__(self):
@@ -48,7 +43,7 @@ def _restored(kind: type, content: bytes) -> Any:
 
 
 @dataclass(frozen=True)
-class Attribute(_Schema):
+class Attribute(_PickledByContent):
     """One attribute of the records; made by `real`, `integer`, `categorical` or `one_hot`.
 
     Parameters
@@ -143,29 +138,22 @@ class Attribute(_Schema):
             raise ValueError(f"X must hold categories of {self.name!r} among {self.levels!r}, found others")
         return codes
 
-    def decode(self, codes: NDArray, rng: np.random.Generator, within: str = "uniform") -> NDArray:
-        """Values (n, number of columns) for codes (n,); inside a bin they are drawn as `Domain.decode` says."""
+    def decode(self, codes: NDArray, rng: np.random.Generator) -> NDArray:
+        """Values (n, number of columns) for codes (n,), uniform inside a bin."""
         if self.kind == "one-hot":
             return np.eye(self.size)[codes]
         if self.levels:
-            return np.array(self.levels, dtype=None if self._is_numeric else object)[codes][:, None]
+            are_numbers = np.asarray(self.levels).dtype.kind in "biuf"
+            return np.array(self.levels, dtype=None if are_numbers else object)[codes][:, None]
         low, high = np.array(self.edges)[codes], np.array(self.edges)[codes + 1]
-        place = rng.uniform(size=len(codes))
-        if within == "truncated":
-            inside = ndtr(-_TAILS) + place * (1 - 2 * ndtr(-_TAILS))
-            place = (ndtri(inside) / _TAILS + 1) / 2
-        values = low + place * (high - low)
+        values = low + rng.uniform(size=len(codes)) * (high - low)
         if self.kind == "integer":
             values = np.clip(np.rint(values), low + 0.5, high - 0.5)
         return values[:, None]
 
-    @property
-    def _is_numeric(self) -> bool:
-        return np.asarray(self.levels).dtype.kind in "biuf"
-
 
 @dataclass(frozen=True)
-class Domain(_Schema):
+class Domain(_PickledByContent):
     """What records may look like: their attributes and the set of labels, all of it public.
 
     Parameters
@@ -175,7 +163,7 @@ class Domain(_Schema):
     classes : sequence of labels
         Two or more, all numbers or all texts; sorted.
     basis : str
-        Why all this may be called public. A guarantee repeats it; if it starts with `NOT_PUBLIC`, every fit warns.
+        Why all this may be called public. A guarantee repeats it.
 
     Raises
     ------
@@ -224,7 +212,9 @@ class Domain(_Schema):
         return cls(attributes, classes, basis)
 
     @classmethod
-    def from_dataset(cls, dataset: Dataset, *, n_bins: int = 16, integers: Collection[str] = ()) -> "Domain":
+    def from_dataset(
+        cls, dataset: Dataset, *, n_bins: int | Mapping[str, int] = 16, integers: Collection[str] = ()
+    ) -> "Domain":
         """The domain of a data set of this package, from its declared bounds and names alone.
 
         Columns called `attribute=level` become one attribute; one that is alone is 0 or 1.
@@ -233,8 +223,8 @@ class Domain(_Schema):
         ----------
         dataset : Dataset
             With bounds; its records are not looked at.
-        n_bins : int
-            Bins of a real attribute, and the most of an integer one.
+        n_bins : int or dict
+            Bins of a real attribute, and the most of an integer one; one number, or one for each name.
         integers : collection of str
             Names of features that hold whole numbers.
 
@@ -247,18 +237,23 @@ class Domain(_Schema):
             raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
         if unknown := set(integers) - set(dataset.feature_names):
             raise ValueError(f"integers must be names of features, got {sorted(unknown)!r}")
+        blocks: dict[str, list[int]] = {}  # columns called `attribute=level` together, all others alone
+        for column, name in enumerate(dataset.feature_names):
+            blocks.setdefault(name.partition("=")[0], []).append(column)
         attributes = []
-        for name, columns in _blocks(dataset.feature_names).items():
-            low, high = dataset.bounds[columns[0]].tolist()
+        for name, columns in blocks.items():
+            feature, (low, high) = dataset.feature_names[columns[0]], dataset.bounds[columns[0]].tolist()
             if len(columns) > 1:
                 levels = [dataset.feature_names[column].partition("=")[2] for column in columns]
                 attributes.append(Attribute.one_hot(name, columns, levels))
-            elif name != dataset.feature_names[columns[0]]:  # one level of two
-                attributes.append(Attribute.integer(dataset.feature_names[columns[0]], columns[0], 0, 1))
-            elif name in integers:
-                attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=n_bins))
+            elif name != feature:  # one level of two
+                attributes.append(Attribute.integer(feature, columns[0], 0, 1))
             else:
-                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
+                most = n_bins[name] if isinstance(n_bins, Mapping) else n_bins
+                if name in integers:
+                    attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=most))
+                else:
+                    attributes.append(Attribute.real(name, columns[0], low, high, n_bins=most))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
 
     @property
@@ -291,38 +286,26 @@ class Domain(_Schema):
         label = label_codes(np.asarray(y), np.array(self.classes))
         return np.column_stack([*(attribute.encode(X) for attribute in self.attributes), label])
 
-    def decode(self, codes: ArrayLike, rng: np.random.Generator, *, within: str = "uniform") -> tuple[NDArray, NDArray]:
+    def decode(self, codes: ArrayLike, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
         """Records X (n, d) and labels y (n,) with these codes (n, number of attributes + 1).
 
         Parameters
         ----------
         codes : array of int
         rng : numpy.random.Generator
-            Draws the place inside a bin; need not be secret.
-        within : {"uniform", "truncated"}
-            "truncated": normal around the middle of the bin, cut off at two standard deviations, which are its ends.
+            Draws the place inside a bin, uniformly; need not be secret.
 
         Returns
         -------
         (X, y)
             X is float64 where all categories are numbers, else of dtype object.
         """
-        check_choice("within", within, WITHIN)
         codes = np.asarray(codes)
-        parts = [attribute.decode(codes[:, j], rng, within) for j, attribute in enumerate(self.attributes)]
+        parts = [attribute.decode(codes[:, j], rng) for j, attribute in enumerate(self.attributes)]
         X = np.empty((len(codes), self.n_features), dtype=np.result_type(np.float64, *(part.dtype for part in parts)))
         for attribute, part in zip(self.attributes, parts, strict=True):
             X[:, list(attribute.columns)] = part
         return X, np.array(self.classes)[codes[:, -1]]
-
-    def describe(self) -> pd.DataFrame:
-        """One row an attribute: name, kind, number of codes, and what they cover."""
-        rows = [
-            (a.name, a.kind, a.size, f"{a.edges[0]:g} to {a.edges[-1]:g}" if a.edges else ", ".join(map(str, a.levels)))
-            for a in self.attributes
-        ]
-        rows.append(("label", "categorical", len(self.classes), ", ".join(map(str, self.classes))))
-        return pd.DataFrame(rows, columns=["attribute", "kind", "codes", "values"])
 
 
 def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
@@ -346,18 +329,10 @@ def _numbers(cells: NDArray) -> NDArray[np.float64]:
     """Cells as numbers; NumPy's own error would repeat a cell, which is private."""
     try:
         return cells.astype(float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None
 
 
 def _plain(value: Hashable) -> Hashable:
     """Python's own value for a number of NumPy's, so that it is the same content."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _blocks(names: Sequence[str]) -> dict[str, list[int]]:
-    """Columns by attribute: those called `attribute=level` together, all others alone."""
-    found: dict[Any, list[int]] = {}
-    for column, name in enumerate(names):
-        found.setdefault(name.partition("=")[0], []).append(column)
-    return found

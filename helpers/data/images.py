@@ -23,7 +23,8 @@ from helpers import paths
 from helpers.checks import check_choice, check_integer
 from helpers.data import files
 from helpers.data.dataset import _read_only
-from helpers.data.public import HAM10000_CLASSES, HAM10000_FILES, ham10000_metadata
+from helpers.data.public import ham10000_metadata
+from helpers.data.sets import card
 
 SIDES = (28, 64)
 MALIGNANT = ("akiec", "bcc", "mel")
@@ -214,26 +215,26 @@ def load_images(name: str, *, side: int = 28) -> ImageDataset:
     """
     check_choice("name", name, ("ham10000",))
     check_choice("side", side, SIDES)
-    told = ham10000_metadata()  # checks the files' sums
+    known, told = card(name).schema, ham10000_metadata()  # checks the files' sums
     images = _small_images() if side == 28 else _resized_images(told["image_id"].to_numpy(str), side)
     return ImageDataset(
         name=name,
         images=images,
-        y=told["dx"].map(HAM10000_CLASSES.index).to_numpy(),
-        class_names=HAM10000_CLASSES,
+        y=told["dx"].map(known.class_names.index).to_numpy(),
+        class_names=known.class_names,
         groups=np.unique(told["lesion_id"].to_numpy(str), return_inverse=True)[1],
         partition=np.repeat(list(_PARTS), list(_PARTS.values())),
         age=told["age"].to_numpy(),
         sex=told["sex"].to_numpy(str),
-        source="HAM10000 (Tschandl, Rosendahl and Kittler 2018), split of DermaMNIST (Yang et al. 2023)",
-        licence="CC BY-NC 4.0",
+        source=known.source,
+        licence=known.licence,
         public="names of the classes and the range 0..255 of a pixel, by construction; nothing else",
     )
 
 
 def _small_images() -> NDArray[np.uint8]:
     relative = "ham10000/dermamnist.npz"
-    folder = files.find_verified(HAM10000_FILES)
+    folder = files.find_verified(card("ham10000").files)
     arrays = files.read_npz(folder / relative, {f"{part}_images": (n, 28, 28, 3) for part, n in _PARTS.items()})
     return np.concatenate(list(arrays.values()))
 

@@ -1,6 +1,7 @@
 """The public schema of a table: what each column of a file may hold, written down in YAML beside the file.
 
     basis: ranges of the study's protocol, published before the data were taken
+    record: a visit; a person may have several
     label: {column: outcome, levels: [healthy, ill], minority: ill}
     columns:
       age: {kind: integer, low: 18, high: 100}
@@ -8,30 +9,35 @@
       smoker: {kind: boolean, levels: [no, yes]}
       ward: {kind: categorical, levels: [north, south, west]}
       blood: {kind: one-hot, levels: [A, B, AB, O]}   # columns blood=A, blood=B, ...
+      hour{0..23}: {kind: real, low: 0, high: 500}    # columns hour0, ..., hour23; {a,b} lists names
       comment: {kind: ignore}
 
 A `Schema` makes numbers of a table cell by cell: what becomes of one record depends on no other, so neighbouring tables
 give neighbouring matrices. `Schema.encode` does so for *every* table with these columns, and is what a guarantee is
-about; `Schema.dataset` refuses tables that break the schema, for experiments. `propose` writes a first schema from a
-table. What it takes from the records has the mark `!private-confirm-or-replace`, and a schema with marks is not read: a
-bound is public only if somebody says so. Reading files is left to `helpers.data.tables`.
+about; `Schema.dataset` refuses tables that break the schema, for experiments; `Schema.domain` is the same schema for
+methods that count. The data sets of the book have their public facts in this form too (`helpers.data.sets`). `propose`
+writes a first schema from a table. What it takes from the records has the mark `!private-confirm-or-replace`, and a
+schema with marks is not read: a bound is public only if somebody says so. Reading tables is left to
+`helpers.data.tables`.
 """
 
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_choice
+from helpers.data import cells
 from helpers.data.dataset import Dataset
-from helpers.data.domain import Attribute, Domain
+from helpers.data.domain import Domain
 
 MARK = "!private-confirm-or-replace"
 """Stands before every entry of a proposal that was taken from records."""
@@ -44,52 +50,20 @@ _KEYS = {
     "boolean": {"levels"},
     "categorical": {"levels", "missing"},
     "one-hot": {"levels", "missing"},
+    "unbounded": set(),  # a number of which no bounds are known: such a table can be described, not encoded
     "ignore": set(),
 }
 _N_BINS = 32
 _MOST_BINS = 1024
+_MOST_COLUMNS = 100_000  # that one name with braces stands for
 _MOST_LEVELS = 50  # of a column of texts that is not left out of a proposal
 _MOST_NAMED = 6  # marked entries in an error
 _FLAGS = {"true": True, "false": False}
 
 
-class _Cells(NamedTuple):
-    """The cells of one column: the different texts among them, and which of these each cell has."""
-
-    codes: NDArray[np.intp]
-    texts: list[str]
-
-    def map(self, function: Callable[[str], Any], dtype: Any) -> NDArray:
-        """The value of a function of the text, cell by cell."""
-        return np.array([function(text) for text in self.texts], dtype=dtype)[self.codes]
-
-
-def _cells(column: pd.Series) -> _Cells:
-    if column.dtype == object:  # in which 1 and True would be one value, written as whichever comes first
-        column = column.map(_text)
-    codes, values = pd.factorize(column, use_na_sentinel=False)
-    return _Cells(codes, [_text(value) for value in values])
-
-
-def _text(value: Any) -> str:
-    """A cell as it stands in a CSV: whole numbers without a point, nothing for what is missing."""
-    if value is None or value is pd.NaT or value is pd.NA:
-        return ""
-    if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else str(int(value)) if float(value).is_integer() else str(value)
-    return str(value).strip()
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 @dataclass(frozen=True)
-class _Column:
-    """One column of the table, or a one-hot block of them, with what it may hold."""
+class Column:
+    """One column of a table, or a one-hot block of them, with what it may hold: its entry in the schema."""
 
     name: str
     kind: str
@@ -106,75 +80,76 @@ class _Column:
 
     @property
     def is_ordered(self) -> bool:
+        """Whether it holds numbers between bounds."""
         return self.kind in ("real", "integer")
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns of X, as `Domain.from_dataset` understands them."""
+        """Names of its columns of X, as `Domain.from_dataset` understands them."""
         if self.is_ordered:
             return (self.name, f"{MISSING} {self.name}=yes")[: 1 + self.missing]
+        if self.kind == "unbounded":
+            return (self.name,)
         if self.kind == "boolean":
             return (f"{self.name}={self.levels[1]}",)
         return tuple(f"{self.name}={level}" for level in (*self.levels, *[MISSING] * self.missing))
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
+        """Of each of its columns of X."""
         return [(self.low, self.high) if self.is_ordered and j == 0 else (0.0, 1.0) for j in range(len(self.features))]
 
     @property
     def rule(self) -> str:
+        """What a cell may hold, in words."""
         if self.kind == "one-hot":
             return "one 1 and else 0 in its columns"
         what = {"real": "a number", "integer": "a whole number"}.get(self.kind, f"one of {', '.join(self.levels)}")
         return what + (" or missing" if self.missing else "")
 
-    def attributes(self, start: int) -> Iterator[Attribute]:
-        """Of a `Domain` in which the columns of X start at `start`."""
-        names = self.features
-        if self.kind == "real":
-            yield Attribute.real(self.name, start, self.low, self.high, n_bins=self.bins)
-        elif self.kind == "integer":
-            yield Attribute.integer(self.name, start, int(self.low), int(self.high), n_bins=self.bins)
-        elif self.kind == "boolean":
-            yield Attribute.integer(names[0], start, 0, 1)
-        else:
-            levels = [name.removeprefix(f"{self.name}=") for name in names]
-            yield Attribute.one_hot(self.name, range(start, start + len(names)), levels)
-        if self.is_ordered and self.missing:
-            yield Attribute.integer(names[1], start + 1, 0, 1)
+    @property
+    def entry(self) -> dict[str, Any]:
+        """As it stands in a file, without what can be left out."""
+        known: dict[str, Any] = {"kind": self.kind}
+        if self.is_ordered:
+            known |= {key: cells.text(getattr(self, key)) for key in ("low", "high")}
+            known |= {"bins": str(self.bins)} if self.bins != _N_BINS else {}
+        known |= {"levels": list(self.levels)} if self.levels else {}
+        return known | ({"missing": "true"} if self.missing else {})
 
-    def encode(self, table: pd.DataFrame, missing_texts: tuple[str, ...]) -> tuple[NDArray, NDArray]:
-        """Columns of X (n, features), and which cells break the rule (n,).
+    def encode(self, table: pd.DataFrame, missing_texts: tuple[str, ...], X: NDArray) -> NDArray[np.bool_]:
+        """Write the column into its columns X (n, features), which are 0 so far; returns which cells break the rule.
 
         A cell that is missing or breaks the rule counts as missing where there is a level for that, else as the middle
         of the bounds, the first level, or "no".
         """
         if self.is_ordered:
-            return self._numbers(_cells(table[self.name]), missing_texts)
+            found = cells.read(table[self.name])
+            values, absent = found.map(_number, float), found.map(missing_texts.__contains__, bool)
+            unknown = np.isnan(values) | absent
+            X[:, 0] = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
+            if self.missing:
+                X[:, 1] = unknown
+            broken = unknown & ~(absent & self.missing)
+            if self.kind == "integer":
+                exact = X[:, 0].copy()
+                X[:, 0] = np.rint(exact)
+                broken |= (X[:, 0] != exact) & ~unknown  # the middle need not be whole
+            return broken
         if self.kind == "one-hot":
-            block = np.column_stack([_cells(table[source]).map(_number, float) for source in self.sources])
+            block = np.column_stack([cells.read(table[source]).map(_number, float) for source in self.sources])
             valid = np.isin(block, (0, 1)).all(axis=1) & ((block == 1).sum(axis=1) == 1)
             places, absent = (block == 1).argmax(axis=1), (block == 0).all(axis=1)
         else:
-            cells, position = _cells(table[self.name]), {level: code for code, level in enumerate(self.levels)}
-            places = cells.map(lambda text: position.get(text, -1), np.intp)
-            valid, absent = places >= 0, cells.map(lambda text: text in missing_texts, bool)
+            found = cells.read(table[self.name])
+            places, absent = found.map(_positions(self.levels), np.intp), found.map(missing_texts.__contains__, bool)
+            valid = places >= 0
         places = np.where(valid, places, len(self.levels) if self.missing else 0)
-        broken = ~valid & ~(absent & self.missing)
         if self.kind == "boolean":
-            return places[:, None].astype(float), broken
-        return np.eye(len(self.features))[places], broken
-
-    def _numbers(self, cells: _Cells, missing_texts: tuple[str, ...]) -> tuple[NDArray, NDArray]:
-        values = cells.map(_number, float)
-        unknown = np.isnan(values)
-        allowed = cells.map(lambda text: text in missing_texts, bool) & self.missing
-        middle, broken = self.low / 2 + self.high / 2, unknown & ~allowed
-        values = np.clip(np.where(unknown, middle, values), self.low, self.high)
-        if self.kind == "integer":
-            values, whole = np.rint(values), values
-            broken |= (values != whole) & ~unknown  # the middle need not be whole
-        return np.column_stack([values, unknown.astype(float)])[:, : 1 + self.missing], broken
+            X[:, 0] = places
+        else:
+            X[np.arange(len(X)), places] = 1
+        return ~valid & ~(absent & self.missing)
 
 
 @dataclass(frozen=True)
@@ -189,10 +164,16 @@ class Schema:
         Column of the label.
     class_names : tuple of str
         Names of the codes 0, 1, ...; of two, the minority is the second.
-    columns : tuple
+    columns : tuple of Column
         What each column may hold.
     missing_texts : tuple of str
         Cells that count as missing in columns that allow it.
+    record : str
+        What a row is: a person, or one of several rows of a person.
+    source, licence : str
+        Of the table.
+    facts : dict
+        What else is to be known of the table, as it stands in the file; `helpers.data.sets` reads it.
 
     >>> schema = Schema.parse('''
     ... basis: an example
@@ -209,8 +190,12 @@ class Schema:
     basis: str
     label: str
     class_names: tuple[str, ...]
-    columns: tuple[_Column, ...]
+    columns: tuple[Column, ...]
     missing_texts: tuple[str, ...] = MISSING_TEXTS
+    record: str = ""
+    source: str = ""
+    licence: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def read(cls, file: str | Path) -> "Schema":
@@ -234,8 +219,7 @@ class Schema:
         """As `read`, from the text of a file."""
         marked: list[str] = []
         try:
-            node = yaml.compose(text, yaml.BaseLoader)
-            content = _plain(node, "", marked)
+            content = _plain(yaml.compose(text, yaml.BaseLoader), "", marked)
         except yaml.MarkedYAMLError as error:
             line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
             raise ValueError(f"schema must be YAML, got: {error.problem}{line}") from None
@@ -247,28 +231,45 @@ class Schema:
                 f"schema must be public, got {len(marked)} entries with the mark {MARK}; confirm or replace each, and "
                 f"remove its mark: {', '.join(marked[:_MOST_NAMED])}{more}"
             )
-        entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts"})
-        basis = entries["basis"]
-        if not isinstance(basis, str) or not basis.strip():
+        words = ("record", "source", "licence")
+        entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts", "facts", *words})
+        for key in ("basis", *words):
+            if not isinstance(entries.get(key, ""), str):
+                raise ValueError(f"{key} must be a text, got {entries[key]!r}")
+        if not entries["basis"].strip():
             raise ValueError("basis must be a text that says why the schema may be called public, got none")
-        columns = _mapping("columns", entries["columns"])
         label, class_names = _label(entries["label"])
+        columns = [
+            column
+            for name, entry in _mapping("columns", entries["columns"]).items()
+            for column in _columns(name, entry)
+            if column.kind != "ignore"
+        ]
+        if not columns:
+            raise ValueError("columns must name one or more columns that are not ignored, got none")
         schema = cls(
-            " ".join(basis.split()),
+            " ".join(entries["basis"].split()),
             label,
             class_names,
-            tuple(column for name in columns if (column := _column(name, columns[name])).kind != "ignore"),
+            tuple(columns),
             _texts("missing_texts", entries.get("missing_texts", list(MISSING_TEXTS))),
+            **{key: " ".join(entries.get(key, "").split()) for key in words},
+            facts=_mapping("facts", entries.get("facts", {})),
         )
-        schema._check()
+        for names in (schema.sources, schema.feature_names):
+            if len(set(names)) < len(names):
+                repeated = sorted({name for name in names if names.count(name) > 1})
+                raise ValueError(f"columns must be named once, the label too, got {', '.join(repeated)} twice")
         return schema
 
-    def _check(self) -> None:
-        if not self.columns:
-            raise ValueError("columns must name one or more columns that are not ignored, got none")
-        for names in (self.sources, self.feature_names):
-            if repeated := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"columns must be named once, the label too, got {', '.join(repeated)} twice")
+    def write(self) -> str:
+        """The text of a file that `read` gives this schema for."""
+        minority = {"minority": self.class_names[1]} if len(self.class_names) == 2 else {}
+        content: dict[str, Any] = {key: getattr(self, key) for key in ("source", "licence", "record", "basis")}
+        content["label"] = {"column": self.label, "levels": list(self.class_names)} | minority
+        content["columns"] = {column.name: column.entry for column in self.columns}
+        content |= {"missing_texts": list(self.missing_texts), "facts": dict(self.facts)}
+        return "\n".join(_yaml({key: value for key, value in content.items() if value})) + "\n"
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -281,17 +282,24 @@ class Schema:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def bounds(self) -> NDArray[np.float64]:
-        """Lower and upper bounds (d, 2) of the columns of X."""
+    def bounds(self) -> NDArray[np.float64] | None:
+        """Lower and upper bounds (d, 2) of the columns of X; None if a column is unbounded."""
+        if any(column.kind == "unbounded" for column in self.columns):
+            return None
         return np.array([pair for column in self.columns for pair in column.bounds])
 
     @property
     def domain(self) -> Domain:
-        """The same for methods that work with codes: bins, levels, and classes 0, 1, ..."""
-        attributes: list[Attribute] = []
-        for column in self.columns:
-            attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))
-        return Domain(attributes, tuple(range(len(self.class_names))), self.basis)
+        """The same for methods that work with codes: bins, levels, and classes 0, 1, ...
+
+        Raises
+        ------
+        ValueError
+            A column is unbounded.
+        """
+        nobody = self.records(np.zeros((0, len(self.feature_names))), np.zeros(0), "the schema's table")
+        bins = {column.name: column.bins for column in self.columns if column.is_ordered}
+        return Domain.from_dataset(nobody, n_bins=bins, integers=[c.name for c in self.columns if c.kind == "integer"])
 
     def features(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """X (n, d) of a table, within `bounds`, whatever its cells hold.
@@ -303,15 +311,14 @@ class Schema:
         Raises
         ------
         ValueError
-            Columns that the table does not have, or has twice.
+            Columns that the table does not have, or has twice; or the schema has a column without bounds.
         """
-        self._check_columns(table, self.sources[:-1])
-        return np.column_stack([column.encode(table, self.missing_texts)[0] for column in self.columns])
+        return self._features(self._named(table, self.sources[:-1]))[0]
 
     def encode(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """X (n, d) as `features`, and codes of the label (n,), where what is no class counts as class 0."""
-        self._check_columns(table, self.sources)
-        return self.features(table), np.maximum(self._label_codes(table), 0)
+        table = self._named(table, self.sources)
+        return self._features(table)[0], np.maximum(self._label_codes(table), 0)
 
     def breaches(self, table: pd.DataFrame) -> pd.DataFrame:
         """How many rows break which rule: for the eyes of those who hold the data, since it is computed from them.
@@ -321,10 +328,7 @@ class Schema:
         DataFrame
             `column`, `rows` (more than 0) and `rule`.
         """
-        self._check_columns(table, self.sources)
-        found = [(c.name, int(c.encode(table, self.missing_texts)[1].sum()), c.rule) for c in self.columns]
-        found.append((self.label, int((self._label_codes(table) < 0).sum()), f"one of {', '.join(self.class_names)}"))
-        return pd.DataFrame([row for row in found if row[1]], columns=["column", "rows", "rule"])
+        return self._read(table)[2]
 
     def dataset(self, table: pd.DataFrame, name: str) -> Dataset:
         """A table that follows the schema as a data set of this package; numbers outside the bounds are clipped.
@@ -334,23 +338,61 @@ class Schema:
         ValueError
             Rows that break the schema: column, number of rows, and rule. Not for others to see.
         """
-        breaches = self.breaches(table)
+        X, y, breaches = self._read(table)
         if len(breaches):
             said = "; ".join(
                 f"column {b.column!r} has {b.rows} of {len(table)} rows that are not {b.rule}"
                 for b in breaches.itertuples()
             )
             raise ValueError(f"{name} must follow its schema: {said}")
-        X, y = self.encode(table)
-        return Dataset(
-            name, X, y, self.feature_names, self.bounds, self.basis, source=name, class_names=self.class_names
-        )
+        X.flags.writeable = False  # nobody else holds it, so that `Dataset` need not copy it
+        return self.records(X, y, name)
+
+    def records(self, X: ArrayLike, y: ArrayLike, name: str, **others: Any) -> Dataset:
+        """Records X (n, d) with label codes y (n,) that were encoded elsewhere, as a data set with these public facts.
+
+        `others` are fields of `Dataset`, which come before those of the schema.
+
+        Raises
+        ------
+        ValueError
+            As `Dataset` does; whether X is within the bounds is not checked.
+        """
+        public = {
+            "feature_names": self.feature_names,
+            "bounds": self.bounds,
+            "bounds_basis": self.basis,
+            "source": self.source or name,
+            "licence": self.licence,
+            "class_names": self.class_names,
+        }
+        return Dataset(name, X, y, **(public | others))
+
+    def _read(self, table: pd.DataFrame) -> tuple[NDArray, NDArray, pd.DataFrame]:
+        """X, y where -1 is no class, and which rules are broken by how many rows."""
+        table = self._named(table, self.sources)
+        X, found = self._features(table)
+        y = self._label_codes(table)
+        found.append((self.label, int((y < 0).sum()), f"one of {', '.join(self.class_names)}"))
+        return X, y, pd.DataFrame([row for row in found if row[1]], columns=["column", "rows", "rule"])
+
+    def _features(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], list[tuple[str, int, str]]]:
+        """X, and for each column its name, the number of rows that break its rule, and the rule."""
+        if self.bounds is None:
+            raise ValueError("columns must have bounds where a table is read, got one of kind 'unbounded'")
+        X, start, found = np.zeros((len(table), len(self.feature_names))), 0, []
+        for column in self.columns:
+            stop = start + len(column.features)
+            broken = column.encode(table, self.missing_texts, X[:, start:stop])
+            found.append((column.name, int(broken.sum()), column.rule))
+            start = stop
+        return X, found
 
     def _label_codes(self, table: pd.DataFrame) -> NDArray[np.intp]:
-        position = {level: code for code, level in enumerate(self.class_names)}
-        return _cells(table[self.label]).map(lambda text: position.get(text, -1), np.intp)
+        return cells.read(table[self.label]).map(_positions(self.class_names), np.intp)
 
-    def _check_columns(self, table: pd.DataFrame, wanted: tuple[str, ...]) -> None:
+    def _named(self, table: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
+        """The table with texts as names of its columns."""
         found = [str(name) for name in table.columns]
         for what, wrong in (
             ("without", [name for name in wanted if name not in found]),
@@ -358,6 +400,20 @@ class Schema:
         ):
             if wrong:
                 raise ValueError(f"table must have each column of its schema once, got one {what} {', '.join(wrong)}")
+        return table.set_axis(found, axis=1)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _positions(levels: tuple[str, ...]):
+    """The function from a text to its place among the levels, -1 for what is none of them."""
+    places = {level: place for place, level in enumerate(levels)}
+    return lambda text: places.get(text, -1)
 
 
 # ------------------------------------------------------------------------------------------------ what a file says
@@ -416,7 +472,8 @@ def _label(content: Any) -> tuple[str, tuple[str, ...]]:
     return str(entries["column"]), levels
 
 
-def _column(name: str, content: Any) -> _Column:
+def _columns(name: str, content: Any) -> list[Column]:
+    """The columns of one entry: several where its name has braces, as in a shell."""
     place = f"columns.{name}"
     kind = check_choice(f"{place}.kind", _mapping(place, content).get("kind"), tuple(_KEYS))
     needed = {"kind"} | ({"low", "high"} & _KEYS[kind]) | ({"levels"} & _KEYS[kind])
@@ -436,7 +493,24 @@ def _column(name: str, content: Any) -> _Column:
         values |= {key: float(_whole(f"{place}.{key}", entries[key])) for key in ("low", "high")}
     if kind in ("real", "integer") and not values["low"] < values["high"]:
         raise ValueError(f"{place}.low must be below {place}.high, got {values['low']:g} and {values['high']:g}")
-    return _Column(name, kind, **values)
+    return [Column(one, kind, **values) for one in _names(place, name)]
+
+
+def _names(place: str, name: str) -> list[str]:
+    """The names that one with braces stands for, the last braces running first.
+
+    >>> _names("", "r{0..1}{G,B}")
+    ['r0G', 'r0B', 'r1G', 'r1B']
+    """
+    # What was between braces stands at the odd places.
+    parts = re.split(r"\{(\d+\.\.\d+|[^{},]+(?:,[^{},]+)+)\}", name)
+    choices: list[Sequence[Any]] = [[part] for part in parts]
+    for j in range(1, len(parts), 2):
+        ends = parts[j].split("..")
+        choices[j] = range(int(ends[0]), int(ends[1]) + 1) if len(ends) == 2 else parts[j].split(",")
+    if not 1 <= math.prod(map(len, choices)) <= _MOST_COLUMNS:
+        raise ValueError(f"{place} must stand for 1 to {_MOST_COLUMNS:,} columns, got {math.prod(map(len, choices)):,}")
+    return ["".join(map(str, chosen)) for chosen in itertools.product(*choices)]
 
 
 def _value(place: str, text: Any) -> float:
@@ -453,13 +527,35 @@ def _whole(place: str, text: Any, low: int = -(2**53), high: int = 2**53) -> int
     return int(value)
 
 
-# ------------------------------------------------------------------------------------------------------ a proposal
+# --------------------------------------------------------------------------------------------------- writing a file
+
+
+def _yaml(content: Mapping[str, Any], indent: str = "", mark: str = "") -> list[str]:
+    """Lines of a mapping of texts, lists of texts and further mappings; the mark stands before each text and list."""
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{_scalar(key)}:", *_yaml(value, indent + "  ", mark)]
+        else:
+            text = f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
+            lines.append(f"{indent}{_scalar(key)}: {mark}{text}")
+    return lines
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML, in quotes unless it is a word or a number."""
+    if re.fullmatch(r"[A-Za-z]\w*|-?\d[\d.]*", text, re.ASCII):
+        return text
+    return yaml.safe_dump(text, allow_unicode=True, width=math.inf, default_style="'").strip()
+
 
 _HEADER = f"""\
 # A proposal, made from the records, and as private as they are.
 # Every entry with the mark {MARK} was taken from them. Confirm or replace each by what is known without
 # these records (ranges of a protocol, units, code lists), and remove its mark. Before that, no guarantee is given.
 # Names of columns are taken to be public.
+basis: {MARK} ''  # why all this may be called public
+label:
 """
 
 
@@ -493,31 +589,30 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     label = check_choice("label", names[-1] if guessed and names else label, names)
     if len(set(names)) < len(names):
         raise ValueError("table must name each column once, got a name twice")
-    lines = [_HEADER + _marked("", "basis", "") + "  # why all this may be called public", "label:"]
-    cells = _cells(table[label])
-    counts = np.bincount(cells.codes, minlength=len(cells.texts))
-    present = {t: int(c) for t, c in zip(cells.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
+    table = table.set_axis(names, axis=1)
+    found = cells.read(table[label])
+    counts = np.bincount(found.codes, minlength=len(found.texts))
+    present = {t: int(c) for t, c in zip(found.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
-    lines.append(f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed)
-    lines.append(_marked("  ", "levels", sorted(present)))
-    lines.append(_marked("  ", "minority", min(sorted(present), key=present.get, default="")))
-    lines.append("columns:")
+    about_label = {"levels": sorted(present), "minority": min(sorted(present), key=present.get, default="")}
     blocks: dict[str, list[str]] = {}
     for name in names:
         if name != label:
             blocks.setdefault(name.partition("=")[0], []).append(name)
-    for name, block in blocks.items():
-        entries = _proposed(_cells(table[name])) if block == [name] else _proposed_block(table[block])
-        lines.append(f"  {_scalar(name)}:")
-        lines += [_marked("    ", key, value) for key, value in entries.items()]
-    return "\n".join(lines) + "\n"
+    columns = {
+        name: _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
+        for name, block in blocks.items()
+    }
+    said = "  # the last column, since none was named" * guessed
+    lines = [f"  column: {_scalar(label)}{said}", *_yaml(about_label, "  ", f"{MARK} "), "columns:"]
+    return _HEADER + "\n".join([*lines, *_yaml(columns, "  ", f"{MARK} ")]) + "\n"
 
 
-def _proposed(cells: _Cells) -> dict[str, Any]:
+def _proposed(found: cells.Cells) -> dict[str, Any]:
     """Entries for one column."""
-    texts = sorted({text for text in cells.texts if text not in MISSING_TEXTS})
-    missing = str(len(texts) < len(set(cells.texts))).lower()
+    texts = sorted({text for text in found.texts if text not in MISSING_TEXTS})
+    missing = str(len(texts) < len(set(found.texts))).lower()
     numbers = [_number(text) for text in texts]
     if texts and all(math.isfinite(number) for number in numbers) and min(numbers) < max(numbers):
         kind = "integer" if all(number.is_integer() and abs(number) <= 2**53 for number in numbers) else "real"
@@ -533,17 +628,5 @@ def _proposed_block(table: pd.DataFrame) -> dict[str, Any]:
     levels = [name.partition("=")[2] for name in table.columns]
     if len(levels) < 2:
         return {"kind": "ignore"}
-    ones = np.column_stack([_cells(table[name]).map(_number, float) == 1 for name in table.columns])
+    ones = np.column_stack([cells.read(table[name]).map(_number, float) == 1 for name in table.columns])
     return {"kind": "one-hot", "levels": levels, "missing": str(not ones.any(axis=1).all()).lower()}
-
-
-def _marked(indent: str, key: str, value: str | list[str]) -> str:
-    text = _scalar(value) if isinstance(value, str) else f"[{', '.join(map(_scalar, value))}]"
-    return f"{indent}{key}: {MARK} {text}"
-
-
-def _scalar(text: str) -> str:
-    """A text as YAML, in quotes unless it is a word or a number."""
-    if re.fullmatch(r"[A-Za-z]\w*|-?\d[\d.]*", text, re.ASCII):
-        return text
-    return yaml.safe_dump(text, allow_unicode=True, width=math.inf, default_style="'").strip()

@@ -7,7 +7,7 @@ solver leaves. Modules: `losses`, `risk` (rows and derivatives), `partitions` (r
 `gradient_descent`, `coordinate_descent` and `greedy` on it,
 `frames` (a private centre and scale), `norms` (the shape of noise), `kernels` (random features), `midpoint` (one
 feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without an optimiser).
-Formulas as printed elsewhere, and exact losses, are left to `helpers.evidence`.
+Formulas as printed elsewhere, and exact losses, are left to `checks`.
 """
 
 from helpers.erm.calibration import (

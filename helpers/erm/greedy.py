@@ -4,7 +4,7 @@ Every step makes two releases: the index of a coordinate, by a noisy choice amon
 noisy sum of slopes along it. The score of a coordinate is the distance that its exact proximal step would move it, over
 the most that one record can change that distance. Proximal steps move no two points apart, so the distance moves by at
 most rate * limit / n, and every score by at most 1. Choosing among scores of different sensitivities with noise in
-proportion to each one's own is not private at the stated epsilon (`helpers.evidence.printed_descent`).
+proportion to each one's own is not private at the stated epsilon (`checks.greedy_descent`).
 
 What a choice at epsilon e costs: as pure privacy always e. As zero-concentrated privacy e^2/8 where probabilities are
 proportional to exp(e score / 2), which is the largest score after Gumbel noise, because its privacy loss lies in an
@@ -97,9 +97,9 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         check_choice("selection", self.selection, tuple(_LAWS))
         check_real("selection_share", self.selection_share, low=0, high=1, inclusive="neither")
 
-    def _released(self, ledger, public, budget):
+    def _released(self, ledger, public, epsilon):
         pure = self.delta == 0
-        total = budget.learner if pure else zcdp_budget(budget.learner, float(self.delta))
+        total = epsilon if pure else zcdp_budget(epsilon, float(self.delta))
         share = self.scale_share if self._scale_is_private else 0.0
         each = (1 - share) * total / self.n_steps
         chosen, measured = self.selection_share * each, (1 - self.selection_share) * each
@@ -140,7 +140,7 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
         if pure:
             source = "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)"
-        return self._affine(beta, frame), Claim(budget.learner, source)
+        return self._affine(beta, frame), Claim(epsilon, source)
 
 
 def _multiplier(rho) -> float:

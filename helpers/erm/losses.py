@@ -15,8 +15,6 @@ from scipy.special import expit
 
 from helpers.checks import check_integer, check_real
 
-_STEEPEST_BEND = 1 / (6 * math.sqrt(3))  # largest q (1 - q) (1 - 2q): the third cumulant of a coin
-
 
 @dataclass(frozen=True)
 class Loss:
@@ -30,10 +28,6 @@ class Loss:
         c, an upper bound of the second derivative.
     twist : callable, optional
         Third derivative; only the search for worst cases follows it.
-    largest_twist : float
-        Bound on |third derivative|, which the solver turns into distances; infinite where `bend` jumps, or unknown.
-    quadratic : bool
-        Whether the loss consists of quadratic pieces, so that a Newton step inside one piece is exact.
     joint : callable, optional
         (g, t) -> sup over margins of g |slope| + t bend, for g, t >= 0. Left out, g + t curvature stands in, which is
         right for losses whose largest slope and largest bend occur together.
@@ -43,18 +37,19 @@ class Loss:
         Largest t/g at which that supremum is just g: bending then costs nothing beside the slope.
     bend_at_slope : callable, optional
         `bend` as a function of `slope`, where that is cheaper; for the solver.
+    shift : float
+        What is added to a margin before its slope is looked up: it rounds off more than a small margin does.
     """
 
     slope: Callable[[np.ndarray], np.ndarray]
     bend: Callable[[np.ndarray], np.ndarray]
     curvature: float
     twist: Callable[[np.ndarray], np.ndarray] | None = None
-    largest_twist: float = math.inf
-    quadratic: bool = False
     joint: Callable[[float, float], float] | None = None
     own_joint: Callable[[float, float], float] | None = None
     free_ratio: float = 0.0
     bend_at_slope: Callable[[np.ndarray], np.ndarray] | None = None
+    shift: float = 0.0
 
     steepness = 1.0  # largest slope; `Softmax` has another
 
@@ -114,7 +109,6 @@ LOGISTIC = Loss(
     _logistic_bend,
     0.25,
     _logistic_twist,
-    _STEEPEST_BEND,
     joint=_logistic_joint,
     own_joint=_logistic_own_joint,
     free_ratio=1.0,
@@ -146,7 +140,7 @@ def huber(h) -> Loss:
     def bend(margins):
         return np.where(np.abs(1 - np.asarray(margins)) <= h, 1 / (2 * h), 0.0)
 
-    return Loss(slope, bend, 1 / (2 * h), np.zeros_like, quadratic=True)
+    return Loss(slope, bend, 1 / (2 * h), np.zeros_like, shift=1 + h)
 
 
 @dataclass(frozen=True)
@@ -159,9 +153,7 @@ class Softmax:
 
     The gradient of a record is (p - e_y) x', of norm at most sqrt(2); its Hessian has the trace 1 - sum p_k^2 <= 1 -
     1/K. With v = 1 - p_y and r the norm of p - e_y, the trace is 2v - r^2 <= min(2, 2r sqrt((K - 1)/K)) - r^2, which is
-    0 where r is largest: a record cannot pull and bend at once. The third derivative along u is the third cumulant of u
-    under p. The entries of a unit vector lie within sqrt(2) of each other, and for a given mean that cumulant is linear
-    in the law, hence largest for two values: it is at most sqrt(2)^3 / (6 sqrt(3)).
+    0 where r is largest: a record cannot pull and bend at once.
 
     Parameters
     ----------
@@ -176,7 +168,7 @@ class Softmax:
 
     steepness = math.sqrt(2)
     free_ratio = 1 / (2 * math.sqrt(2))
-    largest_twist = math.sqrt(8) * _STEEPEST_BEND
+    shift = 0.0
 
     def __post_init__(self):
         check_integer("n_classes", self.n_classes, low=2)

@@ -2,7 +2,7 @@
 
 `MidpointClassifier` releases clipped sums and, unless they are public, class counts, by one Gaussian mechanism whose
 noise is computed from public numbers alone. What such a threshold does to every metric, and how far it is off, is known
-exactly for two normal classes: `helpers.evidence.two_gaussians`.
+exactly for two normal classes: `checks.two_gaussians`.
 """
 
 import math

@@ -1,7 +1,8 @@
-"""Records in blocks, wherever they are: in memory, in files that memory does not hold, or on the workers of a cluster.
+"""Records that are not one array: read from files that memory does not hold, or on the workers of a cluster.
 
 The risk of a linear classifier is a sum over records, and everything that a solver wants to know about them is one: so
-a `Table` has one job, to add up a function over blocks (`Table.total`), and the mathematics is the same for all. `fit`
+a table of such records has one job, to add up a function over its blocks (`helpers.erm.risk.Table`), and the
+mathematics is the same for all. `fit`
 of `ERMClassifier`, `ObjectivePerturbationClassifier`, `OutputPerturbationClassifier` and, around the second of them,
 `helpers.meta.PrivateLogisticRegression` takes
 
@@ -20,7 +21,6 @@ and no value of one, and nothing about records raises on a worker, whose log wou
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,107 +30,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.checks import check_integer, label_codes
-from helpers.erm.risk import Block, Rows
-from helpers.privacy import noise_generator
+from helpers.erm.risk import Block, LocalTable, Table, block_rows, hashed, joined
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
-_ENTRIES = 1 << 18  # of a block: what a core's cache holds
-_FEW = 1 << 18  # entries of a table that is written out as rows
-_CHUNK = 1 << 23  # entries read from a file at a time
+FEW = 1 << 18  # entries of a table that is written out as rows
+_BLOCKS = 32  # read from a file at a time
+_LABELS = 1 << 18  # turned into codes at a time
 _NARROW = 32  # width from which on one number a record is little beside the record
 _NUMBERS = "biuf"
-
-
-class Table(ABC):
-    """Records in blocks.
-
-    Attributes
-    ----------
-    width : int
-        Number of entries of a row.
-    sizes : ndarray (K,) of int64
-        Records of each class, with their multiplicities.
-    assumes : tuple of str
-        What a guarantee has to assume because of where the records are.
-    """
-
-    width: int
-    sizes: NDArray[np.int64]
-    assumes: tuple[str, ...] = ()
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of rows."""
-
-    @abstractmethod
-    def total(self, function: Callable[..., Any], *arguments: Any, beside: list | None = None) -> Any:
-        """Sum over the blocks of function(*arguments, block), or of function(*arguments, block, rest).
-
-        `beside` holds the rest, as from `total_and_rest` of this table.
-        """
-
-    def total_and_rest(self, function: Callable[..., tuple], *arguments: Any) -> tuple[Any, list | None]:
-        """Sum over the blocks of the first of two things that a function returns, and a list of the second if kept."""
-        return self.total(_first, function, *arguments), None
-
-    @abstractmethod
-    def sample(self, stride: int) -> "LocalTable":
-        """About one row in `stride`, in memory, for approximations that cost nothing but time if they are bad."""
-
-    @abstractmethod
-    def fingerprint(self) -> tuple[bytes, ...]:
-        """Hashes of the blocks, for noise that is keyed by an integer and the data."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and entries of a row."""
-        return len(self), self.width
-
-
-class LocalTable(Table):
-    """Blocks of this process, in memory or made on every pass.
-
-    Parameters
-    ----------
-    blocks : iterable of Block
-        Can be gone through again and again.
-    n_rows, width : int
-    sizes : ndarray (K,) of int64, optional
-    keeps : bool, optional
-        Whether what a function computes beside its sum is kept until the next; only where blocks are in memory.
-
-    >>> table = LocalTable(pieces(Block(Rows(np.array([[1.0], [2.0]])))), 2, 1)
-    >>> float(table.total(lambda block: block.rows.base.sum()))
-    3.0
-    """
-
-    def __init__(self, blocks: Iterable[Block], n_rows: int, width: int, sizes=None, keeps: bool = True):
-        self._blocks, self._n_rows, self.width, self.sizes, self._keeps = blocks, n_rows, width, sizes, keeps
-
-    def __len__(self):
-        return self._n_rows
-
-    def total(self, function, *arguments, beside=None):
-        total = 0
-        for block, *rest in zip(self._blocks) if beside is None else zip(self._blocks, beside, strict=True):
-            total = total + function(*arguments, block, *rest)
-        return total
-
-    def total_and_rest(self, function, *arguments):
-        if not self._keeps:
-            return super().total_and_rest(function, *arguments)
-        total, kept = 0, []
-        for block in self._blocks:
-            part, rest = function(*arguments, block)
-            total = total + part
-            kept.append(rest)
-        return total, kept
-
-    def sample(self, stride):
-        return joined([block.every(stride) for block in self._blocks], self.width)
-
-    def fingerprint(self):
-        return tuple(_hashed(block) for block in self._blocks)
 
 
 class _DaskTable(Table):
@@ -153,6 +60,9 @@ class _DaskTable(Table):
             found = [add(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
         total = dask.compute(*found)[0]
         return 0 if total is None else total
+
+    def total_and_rest(self, function, *arguments):
+        return self.total(_first, function, *arguments), None
 
     def sample(self, stride):
         import dask
@@ -219,11 +129,11 @@ def read_parquet(file: str | Path, label: str) -> tuple[Chunks, NDArray]:
             raise ValueError(f"label must be one of the file's columns, got {label!r}")
         y = opened.read(columns=[label]).column(0).to_numpy()
     features = [name for name in names if name != label]
-    block = _rows_of(len(features))
+    block = block_rows(len(features))
 
     def read() -> Iterator[NDArray]:
         with ParquetFile(file) as opened:
-            for batch in opened.iter_batches(block * max(_CHUNK // _ENTRIES, 1), columns=features):
+            for batch in opened.iter_batches(block * _BLOCKS, columns=features):
                 yield np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
 
     return Chunks(read, n_rows, len(features)), y
@@ -260,16 +170,11 @@ def gathered(X: Any) -> Any:
     ValueError
         A chunk does not hold numbers.
     """
-    if not isinstance(X, Chunks | np.memmap) or math.prod(X.shape) > _FEW:
+    if not isinstance(X, Chunks | np.memmap) or math.prod(X.shape) > FEW:
         return X
     chunks = _chunks(X)
     _refuse(_flaw(chunks, finite=False))
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, chunks.read())])
-
-
-def is_large(X: NDArray) -> bool:
-    """Whether rows of an array should be made block by block instead of written out."""
-    return X.size > _FEW
 
 
 def table(X: Any, y: ArrayLike, multiplicity: ArrayLike | None, classes: NDArray, make: Callable) -> Table:
@@ -305,23 +210,6 @@ def table(X: Any, y: ArrayLike, multiplicity: ArrayLike | None, classes: NDArray
     return LocalTable(_Stream(chunks, codes, weights, make), len(codes), width, sizes, keeps=False)
 
 
-def pieces(block: Block) -> list[Block]:
-    """A block cut into such as a core's cache holds."""
-    m, d = block.rows.base.shape
-    size = _rows_of(d)
-    return [block] if m <= size else [block.cut(slice(a, a + size)) for a in range(0, m, size)]
-
-
-def joined(blocks: list[Block], width: int) -> LocalTable:
-    """One table of rows that are written out."""
-    rows = np.concatenate([np.empty((0, width)), *(block.rows.base for block in blocks)])
-    codes, weights = (
-        None if not blocks or blocks[0][part] is None else np.concatenate([block[part] for block in blocks])
-        for part in (1, 2)
-    )
-    return LocalTable(pieces(Block(Rows(rows), codes, weights)), len(rows), width)
-
-
 # Records in this process
 
 
@@ -339,7 +227,7 @@ def _made(parts, codes, weights, make) -> Iterator[Block]:
     """Blocks of records that come in parts, in their order."""
     seen = 0
     for X in parts:
-        size = _rows_of(X.shape[1])
+        size = block_rows(X.shape[1])
         for a in range(0, len(X), size):
             rows = make(X[a : a + size])
             here = slice(seen, seen + len(rows.base))
@@ -347,14 +235,10 @@ def _made(parts, codes, weights, make) -> Iterator[Block]:
             seen = here.stop
 
 
-def _rows_of(width) -> int:
-    return max(_ENTRIES // max(width, 1), 1)
-
-
 def _chunks(X) -> Chunks:
     if isinstance(X, Chunks):
         return X
-    size = _rows_of(X.shape[1]) * max(_CHUNK // _ENTRIES, 1)
+    size = block_rows(X.shape[1]) * _BLOCKS
     return Chunks(lambda: (X[a : a + size] for a in range(0, len(X), size)), *X.shape)
 
 
@@ -392,7 +276,7 @@ def _numbers(part) -> NDArray[np.float64] | None:
 def _codes(y, classes) -> NDArray:
     y = column_or_1d(y, warn=True)
     kind = np.uint8 if len(classes) <= 256 else np.intp
-    parts = (label_codes(y[a : a + _ENTRIES], classes).astype(kind) for a in range(0, len(y), _ENTRIES))
+    parts = (label_codes(y[a : a + _LABELS], classes).astype(kind) for a in range(0, len(y), _LABELS))
     return np.concatenate([np.empty(0, kind), *parts])
 
 
@@ -402,11 +286,6 @@ def _sizes(codes, multiplicity, n_classes) -> NDArray[np.int64]:
         of_class = codes == k
         sizes[k] = np.count_nonzero(of_class) if multiplicity is None else multiplicity[of_class].sum()
     return sizes
-
-
-def _hashed(block) -> bytes:
-    arrays = (block.rows.written(), block.codes, block.weights)
-    return noise_generator(0, *(array for array in arrays if array is not None)).bytes(16)
 
 
 # Records on a cluster
@@ -482,7 +361,7 @@ def _sampled(stride, part) -> list[Block]:
 
 
 def _fingerprint(part) -> bytes:
-    return b"".join(map(_hashed, part.blocks))
+    return b"".join(map(hashed, part.blocks))
 
 
 def _first(function, *arguments):

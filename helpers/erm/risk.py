@@ -1,20 +1,27 @@
 """The regularised empirical risk of a linear classifier: its rows, and what the records add to its derivatives.
 
 A record enters as its feature vector z_i, clipped and with the constant feature inside the ball, and its class: s_i = 1
-or -1, or a code where there are more. Everything about the records is a sum over blocks of them (`MarginSums`,
-`SoftmaxSums`), wherever the blocks are (`helpers.erm.partitions`). Minimising is left to `helpers.erm.solver`.
+or -1, or a code where there are more. Everything about the records is a sum (`MarginSums`, `SoftmaxSums`) over the
+blocks of a `Table`. Minimising is left to `helpers.erm.solver`, tables that memory does not hold to
+`helpers.erm.partitions`.
 """
 
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax as probabilities
 
 from helpers.erm.losses import Loss, zero_sum_basis
+from helpers.privacy import noise_generator
 
 _SHORTEST = 1e-150
 _EXTREME = 1e-100
+_ENTRIES = 1 << 18  # of a block: what a core's cache holds
 
 
 class Rows(NamedTuple):
@@ -80,26 +87,18 @@ class Rows(NamedTuple):
         return rows
 
 
-def row_factors(X, *, radius, rows="clip") -> np.ndarray:
-    """What the rows of X are multiplied by (n,) so that none is longer than `radius`; for "unit", all are as long.
-
-    >>> row_factors(np.array([[3.0, 4.0], [0.0, 0.5]]), radius=1.0, rows="unit")
-    array([0.2, 2. ])
-    """
-    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-    if rows == "unit":
-        # The squares of shorter rows lose digits, and with them the bound.
-        return np.divide(radius, norms, out=np.zeros(len(X)), where=norms > _SHORTEST)
-    return radius / np.maximum(norms, radius)
-
-
 def factored_rows(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> Rows:
     """Feature vectors z of norm at most `radius`, the constant feature included; parameters as in `design_matrix`.
 
     >>> factored_rows(np.array([[3.0, 4.0]]), radius=1.0, fit_intercept=False).factors
     array([0.2])
     """
-    factors = row_factors(X, radius=radius, rows=rows)
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    if rows == "unit":
+        # The squares of shorter rows lose digits, and with them the bound.
+        factors = np.divide(radius, norms, out=np.zeros(len(X)), where=norms > _SHORTEST)
+    else:
+        factors = radius / np.maximum(norms, radius)
     if fit_intercept:
         share = 1 / np.sqrt(1 + intercept_scaling**2)
         found = Rows(X, factors * share, intercept_scaling * radius * share)
@@ -195,6 +194,130 @@ class Block(NamedTuple):
         return values
 
 
+class Table(ABC):
+    """Records in blocks, wherever they are: all that a solver wants to know of them are sums over the blocks.
+
+    Attributes
+    ----------
+    width : int
+        Number of entries of a row.
+    sizes : ndarray (K,) of int64
+        Records of each class, with their multiplicities.
+    assumes : tuple of str
+        What a guarantee has to assume because of where the records are.
+    """
+
+    width: int
+    sizes: NDArray[np.int64]
+    assumes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def total(self, function: Callable[..., Any], *arguments: Any, beside: list | None = None) -> Any:
+        """Sum over the blocks of function(*arguments, block), or of function(*arguments, block, rest).
+
+        `beside` holds the rest, as from `total_and_rest` of this table.
+        """
+
+    @abstractmethod
+    def total_and_rest(self, function: Callable[..., tuple], *arguments: Any) -> tuple[Any, list | None]:
+        """Sum over the blocks of the first of two things that a function returns, and a list of the second if kept."""
+
+    @abstractmethod
+    def sample(self, stride: int) -> "LocalTable":
+        """About one row in `stride`, in memory, for approximations that cost nothing but time if they are bad."""
+
+    @abstractmethod
+    def fingerprint(self) -> tuple[bytes, ...]:
+        """Hashes of the blocks, for noise that is keyed by an integer and the data."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and entries of a row."""
+        return len(self), self.width
+
+
+class LocalTable(Table):
+    """Blocks that this process has, or makes anew on every pass.
+
+    Parameters
+    ----------
+    blocks : list or other iterable of Block
+    n_rows, width : int
+    sizes : ndarray (K,) of int64, optional
+    keeps : bool, optional
+        Whether what a function computes beside its sum is kept until the next; only where blocks are in memory.
+
+    >>> table = LocalTable(pieces(Block(Rows(np.array([[1.0], [2.0]])))), 2, 1)
+    >>> float(table.total(lambda block: block.rows.base.sum()))
+    3.0
+    """
+
+    def __init__(self, blocks: Iterable[Block], n_rows: int, width: int, sizes=None, keeps: bool = True):
+        self._blocks, self._n_rows, self.width, self.sizes, self._keeps = blocks, n_rows, width, sizes, keeps
+
+    def __len__(self):
+        return self._n_rows
+
+    def total(self, function, *arguments, beside=None):
+        rests = itertools.repeat(()) if beside is None else ((rest,) for rest in beside)
+        pairs = []  # sums of 1, 2, 4 ... blocks: added up so, they round off by their number's logarithm
+        for number, (block, rest) in enumerate(zip(self._blocks, rests, strict=False), 1):
+            part = function(*arguments, block, *rest)
+            while number % 2 == 0:
+                part, number = pairs.pop() + part, number // 2
+            pairs.append(part)
+        return sum(reversed(pairs))
+
+    def total_and_rest(self, function, *arguments):
+        kept = []
+
+        def first(*arguments):
+            part, rest = function(*arguments)
+            if self._keeps:
+                kept.append(rest)
+            return part
+
+        return self.total(first, *arguments), kept if self._keeps else None
+
+    def sample(self, stride):
+        return joined([block.every(stride) for block in self._blocks], self.width)
+
+    def fingerprint(self):
+        return tuple(hashed(block) for block in self._blocks)
+
+
+def block_rows(width: int) -> int:
+    """Number of rows of a block."""
+    return max(_ENTRIES // max(width, 1), 1)
+
+
+def pieces(block: Block) -> list[Block]:
+    """A block cut into such as a core's cache holds."""
+    m, d = block.rows.base.shape
+    size = block_rows(d)
+    return [block] if m <= size else [block.cut(slice(a, a + size)) for a in range(0, m, size)]
+
+
+def joined(blocks: list[Block], width: int) -> LocalTable:
+    """One table of rows that are written out."""
+    rows = np.concatenate([np.empty((0, width)), *(block.rows.base for block in blocks)])
+    codes, weights = (
+        None if not blocks or blocks[0][part] is None else np.concatenate([block[part] for block in blocks])
+        for part in (1, 2)
+    )
+    return LocalTable(pieces(Block(Rows(rows), codes, weights)), len(rows), width)
+
+
+def hashed(block: Block) -> bytes:
+    """What tells the records of a block from others."""
+    arrays = (block.rows.written(), block.codes, block.weights)
+    return noise_generator(0, *(array for array in arrays if array is not None)).bytes(16)
+
+
 @dataclass(frozen=True)
 class MarginSums:
     """What the records of two classes add to the derivatives of the risk: the sums over a block, not divided by n.
@@ -233,13 +356,6 @@ class MarginSums:
         """The Hessian at beta times a vector: (d,)."""
         bends = self._bends(beta, block) if bends is None else bends
         return block.rows.sums(bends * block.rows.scores(vector))
-
-    def jumps(self, one, other, block) -> np.ndarray:
-        """How many records leave their quadratic piece between two points; for a loss that consists of such."""
-        here, there = (self._margins(beta, block)[1] for beta in (one, other))
-        bend, apart = self.loss.bend(here), self.loss.slope(here) != self.loss.slope(there)
-        # Both ends of a loss are flat, but their slopes differ.
-        return np.count_nonzero((bend != self.loss.bend(there)) | (apart & (bend == 0)))
 
     def _margins(self, beta, block):
         scores = block.rows.scores(beta)

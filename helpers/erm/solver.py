@@ -1,13 +1,12 @@
 """Minimisers of regularised empirical risks, each with a certified distance to the exact one.
 
 Privacy theorems speak of exact minimisers, so a private learner must know how far from it a solver stops: every result
-here lies within a distance that the caller fixed in advance, whatever the data (see `newton` for the proof, and for
-what rounding leaves of it). No problem fails: there is always a result, and it is finite. What the distance costs in
-privacy is left to `helpers.erm.perturbation`.
+here says how far at most, and lies within the distance that the caller fixed in advance unless rounding forbids it
+(`minimize_table` has the proof, `rounding` what double arithmetic adds to it). No problem fails: there is always a
+result, and it is finite. What the distance costs in privacy is left to `helpers.erm.perturbation`.
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,7 @@ from scipy.linalg import lapack
 from scipy.sparse.linalg import LinearOperator, cg
 
 from helpers.erm.losses import Softmax
-from helpers.erm.partitions import LocalTable, Table, pieces
-from helpers.erm.risk import Block, MarginSums, Rows, SoftmaxSums
+from helpers.erm.risk import Block, LocalTable, MarginSums, Rows, SoftmaxSums, Table, block_rows, pieces
 
 _COARSE = 8  # every how many rows a first approximation looks at
 _ENOUGH = 512  # rows that such an approximation needs
@@ -26,12 +24,12 @@ _COARSE_GRADIENT = 1e-2  # largest gradient of the approximation, in units of al
 _WIDTH = 20  # entries of a row from which on its part of a Hessian takes as long as its part of a gradient
 _PASSES = 5  # gradients that may be spent on one Hessian
 _TINY = np.finfo(float).tiny
-_UNTRIED = 2  # products for a digit, before any
+_UNTRIED = 2  # products that a digit is taken to cost before any has been tried
 _FEWEST_PRODUCTS = 20  # that are tried before a Hessian is computed instead
 _LOOSE = 0.25  # largest relative residual of a Newton step
 _NEAR = 5  # times the gradient that is wanted: a step whose residual would be smaller goes on until it arrives
+_UNIT = 2.0**-53  # largest relative error of one operation
 _ROUNDING = 2.0**-49  # 16 units in the last place: below it, a computed gradient is rounding error
-_TRUSTED = 0.25  # contraction factor from which on Newton steps need no search
 _STEEP, _FLAT = 0.9, 0.1  # share of the first slope that the line search leaves, at most before and after the minimum
 _MAX_ITERATIONS = 1000
 _MAX_TRIALS = 200
@@ -47,7 +45,6 @@ class Solution(NamedTuple):
         Bound on its Euclidean distance to the exact minimiser, in exact arithmetic; at most what was asked for, except
         where rounding leaves no more progress.
     gradient_norm : float
-        At the last point where the gradient was computed, which is `beta` or one Newton step before it.
     n_iter : int
         Newton steps taken.
     """
@@ -58,7 +55,7 @@ class Solution(NamedTuple):
     n_iter: int
 
 
-def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_records=None, longest=None) -> Solution:
+def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_records=None) -> Solution:
     """Minimiser of (1/n) sum weight loss(rows beta) + (regularization/2) ||beta||^2 + linear'beta.
 
     Parameters
@@ -76,18 +73,16 @@ def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_re
         At least 0, the number of records that a row stands for included; all 1 if left out.
     n_records : int, optional
         n, which divides the sum whatever the weights are; m if left out.
-    longest : float, optional
-        Bound on the norm of a row, if one is known.
 
     >>> from helpers.erm.losses import LOGISTIC
     >>> minimize(np.array([[1.0], [1.0]]), LOGISTIC, 1.0, np.zeros(1), distance=1e-12).beta.round(4)
     array([0.4011])
     """
-    return _minimize_block(Block(Rows(rows), None, weights), loss, regularization, linear, distance, n_records, longest)
+    return _minimize_block(Block(Rows(rows), None, weights), loss, regularization, linear, distance, n_records)
 
 
 def minimize_softmax(
-    Z, codes, n_classes, regularization, linear, *, distance, weights=None, n_records=None, longest=None
+    Z, codes, n_classes, regularization, linear, *, distance, weights=None, n_records=None
 ) -> Solution:
     """Minimiser C (K - 1, d) of the weighted mean softmax loss + (regularization/2) ||C||^2 + <linear, C>.
 
@@ -108,14 +103,13 @@ def minimize_softmax(
     array([ 1.01, -0.51, -0.51])
     """
     block = Block(Rows(Z), codes, weights)
-    return _minimize_block(block, Softmax(n_classes), regularization, linear, distance, n_records, longest)
+    return _minimize_block(block, Softmax(n_classes), regularization, linear, distance, n_records)
 
 
-def _minimize_block(block, loss, regularization, linear, distance, n_records, longest) -> Solution:
+def _minimize_block(block, loss, regularization, linear, distance, n_records) -> Solution:
     rows, weights = block.rows.base, block.weights
     n_records = n_records or len(rows)
-    if longest is None:
-        longest = math.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
+    longest = math.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
     mean_weight = (len(rows) if weights is None else float(weights.sum())) / n_records
     table = LocalTable(pieces(block), *rows.shape)
     sizes = {"n_records": n_records, "mean_weight": mean_weight, "longest": longest}
@@ -125,11 +119,21 @@ def _minimize_block(block, loss, regularization, linear, distance, n_records, lo
 def minimize_table(
     table: Table, loss, regularization, linear, *, distance, n_records, mean_weight, longest, class_weights=None
 ) -> Solution:
-    """`minimize` or `minimize_softmax`, by the loss, for records wherever they are.
+    """`minimize` or `minimize_softmax`, by the loss, for records wherever they are: Newton's method with a line search.
 
-    A Hessian of all records is computed where it takes no longer than a few gradients. Elsewhere, Newton's systems are
-    solved by conjugate gradients from products with it, preconditioned by the Hessian of a sample where that is cheap;
-    where they do not converge in the time of a Hessian, one is computed after all.
+    It stops at a point beta whose gradient g is at most regularization * distance long, which certifies the distance:
+    the risk is strongly convex, hence ||beta - beta*|| <= ||g(beta)|| / regularization for the minimiser beta*. It
+    always gets there. The line search ends where the slope along the step has lost a tenth at least, and has not passed
+    the minimum by much. As slopes of a convex function grow, the function falls by a fixed multiple of its squared
+    first slope over its largest curvature, so the gradients converge to 0.
+
+    Computed gradients carry rounding errors. Where one is at that level and does not fall any more, or no step is a
+    progress, the solver stops and returns the point with the smallest gradient.
+
+    Steps are solved for loosely while they are long. A Hessian of all records is computed where it takes no longer than
+    a few gradients. Elsewhere, Newton's systems are solved by conjugate gradients from products with it, preconditioned
+    by the Hessian of a sample where that is cheap; where they do not converge in the time of a Hessian, one is computed
+    after all.
 
     Parameters
     ----------
@@ -138,46 +142,133 @@ def minimize_table(
     linear : ndarray (d,) or (K - 1, d)
     mean_weight : float
         Sum of the records' weights over `n_records`.
+    longest : float
+        Bound on the norm of a row.
     class_weights : ndarray (K,), optional
         What the classes weigh, on top of the weights of the blocks; included in `mean_weight`.
     others
         As in `minimize`.
     """
-    linear = np.asarray(linear)
-    risk = _Risk(table, loss, regularization, linear.ravel(), n_records, class_weights, regularization * distance)
-    start = np.zeros(linear.size)
+    linear, wanted = np.asarray(linear), regularization * distance
+    risk = _Risk(table, loss, regularization, linear.ravel(), n_records, class_weights, wanted)
+    pull = loss.steepness * longest * mean_weight  # of all rows together
+    beta = np.zeros(linear.size)
     stride = max(_COARSE, math.ceil(len(table) * table.width / _LARGEST_SAMPLE))
     if len(table) > stride * _ENOUGH:
         # A sample of the rows is cheap to solve and saves about half of the passes over all of them.
-        fewer = table.sample(stride)
-        share = len(fewer) / len(table)
-        start = minimize_table(
-            fewer,
+        risk.sample = table.sample(stride)
+        risk.share = len(risk.sample) / len(table)
+        beta = minimize_table(
+            risk.sample,
             loss,
             regularization,
             linear,
-            distance=max(distance, _COARSE_GRADIENT * loss.steepness * longest * mean_weight / regularization),
-            n_records=n_records * share,
+            distance=max(distance, _COARSE_GRADIENT * pull / regularization),
+            n_records=n_records * risk.share,
             mean_weight=mean_weight,
             longest=longest,
             class_weights=class_weights,
         ).beta.ravel()
-        risk.sample, risk.share = fewer, share
-    solution = newton(
-        risk.derivatives,
-        start,
-        distance=distance,
-        strength=regularization,
-        twist=loss.largest_twist * longest**3 * mean_weight,
-        scale=loss.steepness * longest * mean_weight + np.linalg.norm(linear),
-        bend=loss.curvature * longest**2 * mean_weight,
-        same_piece=risk.same_piece if getattr(loss, "quadratic", False) else None,
-    )
-    return solution._replace(beta=solution.beta.reshape(linear.shape))
+    scale, curvature = pull + np.linalg.norm(linear), regularization + loss.curvature * longest**2 * mean_weight
+    gradient, bends = risk.derivatives(beta)
+    best = Solution(beta, math.inf, math.inf, 0)
+    for iteration in range(_MAX_ITERATIONS):
+        size = float(np.linalg.norm(gradient))
+        falling = size <= best.gradient_norm / 2
+        if size < best.gradient_norm:
+            best = Solution(beta, size / regularization, size, iteration)
+        if size <= wanted or not (falling or size > _ROUNDING * (scale + curvature * np.linalg.norm(beta))):
+            break
+        # A residual may be larger where the gradient is, and need not be smaller than what arrives.
+        loose = size * min(_LOOSE, math.sqrt(size / scale)) if scale else 0.0
+        step = risk.newton_step(beta, bends, gradient, loose if loose > _NEAR * wanted else wanted / 2)
+        found = _line_search(risk.derivatives, beta, step, gradient @ step, curvature)
+        if found is None:
+            break
+        beta, (gradient, bends) = found
+    return best._replace(beta=best.beta.reshape(linear.shape))
+
+
+class Precision(NamedTuple):
+    """What double arithmetic leaves of a minimiser, whatever the records and the noise are.
+
+    Attributes
+    ----------
+    reach : float
+        Length to which a result has to be shortened where it is longer, as hardly any is.
+    distance : float
+        The least that can be promised: for every rho from here on, a result whose computed gradient is at most rho / 4
+        times the penalty long, and which is shortened to `reach`, is within rho of the exact minimiser, shortened as
+        well.
+    """
+
+    reach: float
+    distance: float
+
+
+def precision(loss, regularization, *, width, n_rows, mean_weight, longest, center) -> Precision:
+    """Bounds on what rounding does to `minimize_table`, from public numbers.
+
+    Let u be the unit roundoff 2^-53, L the penalty, kappa the mean weight, R the longest row, S and c the steepness and
+    curvature of the loss, a = -linear/L the minimiser without records and A its length. Three steps.
+
+    *How long a minimiser is.* The loss is convex, at least 0 and at most l + S R A in the mean at a, l being the loss
+    at 0. As L/2 ||beta* - a||^2 is at most kappa times that, beta* is at most B = A + sqrt(2 kappa (l + S R A) / L)
+    long, and at most A + kappa S R / L, as its gradient is 0.
+
+    *What a gradient is off by.* The score of a record is an inner product of `width` terms, right to (width + 8) u R
+    ||beta||; what is added to a margin (`Loss.shift`) is right to 4 u of it, and its slope, to c times both and to 8
+    more units. A block adds up its rows in an order that the library chooses, so a sum of m terms is right to m u times
+    the sum of their sizes, and blocks are added up in pairs. With two terms of the size L ||beta|| this makes
+
+        e(||beta||) = u [((m + 160) S + 4 c shift) kappa R + ((width + 8) kappa c R^2 + 8 L) ||beta||],
+
+    for K classes with K more terms a row and scores of length sqrt(K). By strong convexity beta is within rho/4 + e / L
+    of beta* if its computed gradient is at most L rho/4 long: rho/4 + E + F ||beta||, say.
+
+    *Noise of every length.* `center` bounds A but for once in e^50 fits, whose noise is longer. Let Pi shorten vectors
+    to length B. If x = ||beta|| <= B, then Pi beta is within rho/4 + E + F B of Pi beta*, as Pi is a contraction. If x
+    > B, it is within 2 (B/x) ||beta - beta*|| <= 2 (rho/4 + E + F B): where ||beta*|| >= B, because unit vectors along
+    beta and beta* differ by at most 2 ||beta - beta*|| / (x + ||beta*||); else because with t = B/x the difference is t
+    (beta - beta*) - (1 - t) beta*, whose second part is no longer than its first can be: (1 - t) ||beta*|| <= t (x -
+    ||beta*||). So rho = 4 (E + F B) can be promised, and 2 B always. As Pi beta* is made of beta* alone, whatever is
+    proved about the privacy of beta* is true of it.
+
+    That the solver arrives at a computed gradient of L rho/4, which is above e, is tested and not proved.
+
+    Parameters
+    ----------
+    loss : Loss or Softmax
+    regularization : float
+    width : int
+        Entries of a row.
+    n_rows : int
+        Bound on the number of rows.
+    mean_weight, longest : float
+        As in `minimize_table`, or bounds.
+    center : float
+        Length of linear / regularization that is hardly ever exceeded.
+
+    Source: Higham 2002, Section 3.1, for sums and inner products.
+
+    >>> from helpers.erm.losses import LOGISTIC
+    >>> found = precision(LOGISTIC, 1e-3, width=10, n_rows=1000, mean_weight=1.0, longest=1.0, center=100.0)
+    >>> round(found.reach), f"{found.distance:.0e}"
+    (549, '2e-09')
+    """
+    classes = loss.n_classes if isinstance(loss, Softmax) else 1
+    pull, level = loss.steepness * longest * mean_weight, max(1.0, loss.shift, math.log(classes))
+    energy = 2 * (mean_weight * level + pull * center) / regularization
+    reach = center + min(math.sqrt(energy), pull / regularization)
+    added = min(block_rows(max(width - 1, 1)), n_rows) + 160 + 2 * classes
+    fixed = added * pull + 4 * loss.curvature * loss.shift * mean_weight * longest
+    growing = (width + classes + 8) * math.sqrt(classes) * loss.curvature * longest**2 * mean_weight
+    off = _UNIT * (fixed + (growing + 8 * regularization) * reach) / regularization
+    return Precision(reach, min(4 * off, 2 * reach))
 
 
 class _Risk:
-    """Derivatives of the regularised mean over a table, and what solves systems with its Hessian.
+    """Derivatives of the regularised mean over a table, and the steps that Newton's method takes on it.
 
     Attributes
     ----------
@@ -198,212 +289,58 @@ class _Risk:
         self.sample, self.share, self._inverse = None, 0.0, None
         self._products, self._digits = 0, []
 
-    def derivatives(self, beta):
-        """The gradient at beta, and a function without arguments for what solves systems with the Hessian there."""
+    def derivatives(self, beta) -> tuple:
+        """The gradient at beta, and what makes the Hessian there cheaper."""
         total, bends = self._table.total_and_rest(self._sums.pull, beta)
         gradient = total / self._n_records + self._regularization * beta + self._linear
         self._digits.append(math.log10(max(np.linalg.norm(gradient) / max(self._wanted, _TINY), 1.0)))
-        return gradient, lambda: self._system(beta, bends)
+        return gradient, bends
 
-    def same_piece(self, one, other) -> bool:
-        """Whether no record is on different quadratic pieces of its loss at two points."""
-        return self._table.total(self._sums.jumps, one, other) == 0
+    def newton_step(self, beta, bends, gradient, allowed) -> np.ndarray:
+        """What the Hessian at beta takes to the gradient, or to a vector at most `allowed` away from it."""
+        if not self._direct:
+            if self._inverse is None and self.sample is not None and self._inverse_pays():
+                solve = self._solver(self.sample, self._n_records * self.share, beta)
+                self._inverse = LinearOperator((len(beta), len(beta)), matvec=solve, dtype=float)
 
-    def _system(self, beta, bends):
-        if self._direct:
-            return self._computed(beta, bends)
-        if self._inverse is None and self.sample is not None and self._inverse_pays():
-            self._inverse = self._sampled_inverse(beta)
-        patience = max(math.ceil(self._summing + self._decomposing), _FEWEST_PRODUCTS)
-        product, otherwise = (partial(method, beta, bends) for method in (self._product, self._give_up))
-        return Conjugate(product, self._inverse, patience, otherwise)
+            def product(vector):
+                self._products += 1
+                total = self._table.total(self._sums.product, beta, vector, beside=bends)
+                return total / self._n_records + self._regularization * vector
+
+            matrix = LinearOperator((len(beta), len(beta)), matvec=product, dtype=float)
+            patience = max(math.ceil(self._summing + self._decomposing), _FEWEST_PRODUCTS)
+            step, failed = cg(matrix, gradient, M=self._inverse, rtol=0.0, atol=allowed, maxiter=patience)
+            if not failed:
+                return step
+            self._direct = True  # from now on: the next systems are no easier
+        return self._solver(self._table, self._n_records, beta, bends)(gradient)
 
     def _inverse_pays(self) -> bool:
-        """Whether it takes less than the products that it spares: with it one makes a digit, without as many as now."""
+        """Whether the inverse of the sample's Hessian takes less time than the products that it spares.
+
+        From m rows of width d that Hessian is off by about sqrt(d/m), relative to itself, and so much is what each step
+        of conjugate gradients then leaves of the error.
+        """
+        rows_a_column = len(self.sample) / self.sample.width
+        if rows_a_column <= 1:
+            return False
         gained = self._digits[0] - self._digits[-1]
-        rate = self._products / gained if gained > 0 else _UNTRIED
-        spared = self._digits[-1] * (rate - 1)
+        now = self._products / gained if gained > 0 else _UNTRIED  # products for a digit
+        spared = self._digits[-1] * (now - 2 * math.log(10) / math.log(rows_a_column))
         return self.share * self._summing + self._decomposing <= min(spared, _PASSES)
 
-    def _product(self, beta, bends, vector):
-        self._products += 1
-        total = self._table.total(self._sums.product, beta, vector, beside=bends)
-        return total / self._n_records + self._regularization * vector
-
-    def _computed(self, beta, bends):
-        hessian = self._table.total(self._sums.hessian, beta, beside=bends) / self._n_records
-        return Direct(self._regularized(hessian), self._regularization)
-
-    def _give_up(self, beta, bends):
-        self._direct = True
-        return self._computed(beta, bends)
-
-    def _sampled_inverse(self, beta):
-        hessian = self.sample.total(self._sums.hessian, beta) / (self._n_records * self.share)
-        solve = Direct(self._regularized(hessian), self._regularization)
-        return LinearOperator(hessian.shape, matvec=lambda vector: solve(vector)[0], dtype=float)
-
-    def _regularized(self, hessian):
-        total = self._regularization * np.eye(self._linear.size)
-        total += hessian  # just 0 where there are no records
-        return total
-
-
-class Direct:
-    """Solves linear systems with a matrix, also where rounding has made its small eigenvalues negative.
-
-    Parameters
-    ----------
-    matrix : ndarray (d, d)
-        Symmetric.
-    strength : float
-        > 0: lower bound on its eigenvalues.
-
-    >>> Direct(2 * np.eye(1), 2.0)(np.ones(1))
-    (array([0.5]), 0.0)
-    """
-
-    def __init__(self, matrix, strength):
-        factor, failed = lapack.dpotrf(matrix, lower=True)  # scipy.linalg's wrappers take longer than small systems do
-        if failed:
-            values, vectors = linalg.eigh(matrix, check_finite=False)
-            values = np.maximum(values, strength)
-            self._solve = lambda vector: vectors @ (vectors.T @ vector / values)
-        else:
-            self._solve = lambda vector: lapack.dpotrs(factor, vector, lower=True)[0]
-
-    def __call__(self, vector, allowed=0.0, guess=None) -> tuple[np.ndarray, float]:
-        """Solution (d,), and the norm of its residual in exact arithmetic."""
-        return self._solve(vector), 0.0
-
-
-class Conjugate:
-    """Solves linear systems by conjugate gradients, and otherwise in another way.
-
-    Parameters
-    ----------
-    product : callable
-        Of a vector (d,), to the matrix times it.
-    inverse : LinearOperator or None
-        Preconditioner.
-    patience : int
-        Products before it gives up.
-    otherwise : callable
-        Without arguments, to a solver that is used from then on.
-    """
-
-    def __init__(self, product, inverse, patience, otherwise):
-        self._product, self._inverse, self._patience, self._otherwise = product, inverse, patience, otherwise
-        self._other = None
-
-    def __call__(self, vector, allowed, guess=None) -> tuple[np.ndarray, float]:
-        """Solution (d,), and a bound on the norm of its residual: `allowed`, or that of `otherwise`."""
-        if self._other is None:
-            matrix = LinearOperator((len(vector), len(vector)), matvec=self._product, dtype=float)
-            limits = {"rtol": 0.0, "atol": allowed, "maxiter": self._patience}
-            found, failed = cg(matrix, vector, guess, M=self._inverse, **limits)
-            if not failed:
-                return found, allowed
-            self._other = self._otherwise()
-        return self._other(vector, allowed)
-
-
-def newton(derivatives, start, *, distance, strength, twist=math.inf, scale=0.0, bend=0.0, same_piece=None) -> Solution:
-    """A point within `distance` of the minimiser beta* of a strongly convex function.
-
-    Newton's method with a line search, and three ways to know that it has arrived. Let g and H be gradient and Hessian,
-    A = H(a) from this or an earlier point a, q = A^-1 g(beta), and p what stands in for q: g(beta) - A p = r, hence
-    ||p - q|| <= e = ||r|| / strength.
-
-    * Strong convexity: ||beta - beta*|| <= ||g(beta)|| / strength.
-    * Contraction: let theta = (twist/strength) (||beta - a|| + 2 ||q||). If theta <= 1/2, then ||beta - q - beta*|| <=
-      theta ||q|| / (1 - theta). Proof: the map x -> x - A^-1 g(x) has derivative A^-1 (H(a) - H(x)), of norm at most
-      theta in the ball of radius 2 ||q|| around beta. It moves beta by ||q||, so it maps that ball into itself, and its
-      only fixed point there is a zero of g, hence beta*. So ||beta - beta*|| <= ||q|| / (1 - theta), and the image of
-      beta is closer by the factor theta. With ||q|| <= ||p|| + e, beta - p is within that bound and e of beta*.
-    * Pieces: if g is linear on a convex set that holds beta and beta - p, and a = beta, then g(beta - p) = r, so beta -
-      p is within e of beta* by strong convexity.
-
-    Steps are solved for loosely while they are long, and up to an e of half the distance where that is the last.
-
-    It always arrives. The line search ends where the slope along the step has lost a tenth at least, and has not passed
-    the minimum by much. As slopes of a convex function grow, the function falls by a fixed multiple of its squared
-    first slope over its largest curvature, so the gradients converge to 0 and the first way is open at last.
-
-    Computed gradients carry rounding errors, some 1e-16 of the terms that they add up. Where one is at that level and
-    does not fall any more, or no step is a progress, the solver stops and returns the point with the smallest gradient.
-    `Guarantee.assumes` speaks of exact real arithmetic, and this is one thing that it means.
-
-    Parameters
-    ----------
-    derivatives : callable
-        Of a vector (d,), to the gradient (d,) there and a function without arguments for what solves systems with the
-        Hessian there: `Direct` or `Conjugate`.
-    start : ndarray (d,)
-    distance : float
-        > 0.
-    strength : float
-        > 0: lower bound on the eigenvalues of the Hessian.
-    twist : float
-        Lipschitz constant of the Hessian; infinite if there is none.
-    scale, bend : float
-        Size of the terms that the gradient adds up, and what it grows by with beta, for its rounding error.
-    same_piece : callable, optional
-        Whether the gradient is linear on a convex set that holds two points; for functions of quadratic pieces.
-
-    >>> newton(lambda x: (2 * x - 3, lambda: Direct(2 * np.eye(1), 2.0)), np.zeros(1), distance=1e-9, strength=2.0).beta
-    array([1.5])
-    """
-    beta, (slope, system) = start, derivatives(start)
-    solve = anchor = None
-    best = Solution(beta, math.inf, math.inf, 0)
-
-    def after_step(step, residual, moved=0.0):
-        error = residual / strength
-        length = np.linalg.norm(step) + error
-        theta = twist / strength * (moved + 2 * length)
-        return float(theta * length / (1 - theta) + error) if theta <= 0.5 else math.inf
-
-    for iteration in range(_MAX_ITERATIONS):
-        size = float(np.linalg.norm(slope))
-        falling = size <= best.gradient_norm / 2
-        if size < best.gradient_norm:
-            best = Solution(beta, size / strength, size, iteration)
-        if size <= strength * distance:
-            return best
-        if isinstance(solve, Direct):
-            step, residual = solve(slope)
-            bound = after_step(step, residual, np.linalg.norm(beta - anchor))
-            if bound <= distance:
-                return Solution(beta - step, bound, size, iteration)
-        if not falling and size <= _ROUNDING * (scale + (strength + bend) * np.linalg.norm(beta)):
-            break
-        solve, anchor = system(), beta
-        step, residual = solve(slope, _allowed(size, scale, strength * distance))
-        piece = same_piece is not None and same_piece(beta, beta - step)
-        if piece or after_step(step, 0.0) <= distance / 2:
-            if residual > strength * distance / 2:
-                step, residual = solve(slope, strength * distance / 2, step)
-            bound = after_step(step, residual)
-            if bound <= distance:
-                return Solution(beta - step, bound, size, iteration + 1)
-            if piece and (residual == 0 or same_piece(beta, beta - step)):
-                return Solution(beta - step, residual / strength, size, iteration + 1)
-        if twist / strength * 2 * np.linalg.norm(step) <= _TRUSTED:
-            beta = beta - step
-            slope, system = derivatives(beta)
-            continue
-        found = _line_search(derivatives, beta, step, slope @ step, strength + bend)
-        if found is None:
-            break
-        beta, (slope, system) = found
-    return best
-
-
-def _allowed(size, scale, wanted):
-    """Residual of a Newton step from a gradient of norm `size`: smaller where the gradient is, or what arrives."""
-    loose = size * min(_LOOSE, math.sqrt(size / scale)) if scale else 0.0
-    return loose if loose > _NEAR * wanted else wanted / 2
+    def _solver(self, table, n_records, beta, bends=None):
+        """Function that solves linear systems with the Hessian of a table at beta."""
+        hessian = self._regularization * np.eye(len(beta))
+        hessian += table.total(self._sums.hessian, beta, beside=bends) / n_records  # just 0 without records
+        factor, failed = lapack.dpotrf(hessian, lower=True)  # scipy.linalg's wrappers take longer than small systems do
+        if not failed:
+            return lambda vector: lapack.dpotrs(factor, vector, lower=True)[0]
+        # Rounding has made small eigenvalues negative, which are no smaller than the penalty in truth.
+        values, vectors = linalg.eigh(hessian, check_finite=False)
+        values = np.maximum(values, self._regularization)
+        return lambda vector: vectors @ (vectors.T @ vector / values)
 
 
 def _line_search(derivatives, beta, step, fall, curvature):

@@ -16,6 +16,9 @@ paid for by composition like any other. The exception: entries of floating-point
 float32), because their last bits depend on the processor and a reproduced result should not. Data sets that agree to
 that precision in *every* entry share their noise, so never release two results on such data with one seed.
 
+*One task, two releases.* A fit without a seed inside a task of Dask's `distributed` is refused: the scheduler may run
+the task again after its result was seen.
+
 What this cannot do: erase a generator from the memory of a running process, or hide how long drawing took.
 """
 
@@ -23,6 +26,7 @@ import enum
 import hashlib
 import itertools
 import secrets
+import sys
 from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
@@ -52,7 +56,26 @@ def secure_generator() -> np.random.Generator:
     """A generator that nobody can predict or repeat: ChaCha20 with a fresh key from the operating system.
 
     It refuses to be pickled or copied, so that an object that has kept one cannot be published by accident.
+
+    Raises
+    ------
+    ValueError
+        Inside a task of Dask's `distributed`: where a worker is lost after its result was seen, the scheduler runs the
+        task again. With other noise that is a second release of the same data, which no guarantee counts. With an
+        integer both are the same.
     """
+    if "distributed" in sys.modules:  # without it this is no task
+        from distributed import get_worker
+
+        try:
+            get_worker()
+        except ValueError:  # no worker runs this
+            pass
+        else:
+            raise ValueError(
+                "random_state must be an integer inside a Dask task, got None: a task may run again, and would release "
+                "the same data twice"
+            )
     return np.random.Generator(_SystemChaCha(key=secrets.randbits(8 * _KEY_BYTES)))
 
 

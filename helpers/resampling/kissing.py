@@ -25,7 +25,7 @@ _SUBSPACE = f"{_LS}, in a subspace of dimension 48"
 
 # dimension: (lower bound, its source, upper bound, its source). Lower bounds are those of Cohn's table of kissing
 # numbers as of August 2026. Upper bounds up to 24 are as in that table, which has semidefinite bounds beyond 24 too;
-# ours are 3 to 18 per cent larger than those, and certified by `helpers.evidence.kissing_certificates` (with 1e-4 added
+# ours are 3 to 18 per cent larger than those, and certified by `checks.kissing_numbers` (with 1e-4 added
 # and rounded up to five digits, so that the last digits of another solver do not matter); a test computes them again.
 _TABLE = {
     1: (2, "two directions", 2, "two directions"),

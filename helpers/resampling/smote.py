@@ -6,7 +6,6 @@ guarantees. It guarantees stability only, never privacy: the resampled data may 
 nobody else. Kissing numbers, on which the worst case rests, belong to `helpers.resampling.kissing`.
 """
 
-import itertools
 import warnings
 from dataclasses import replace
 from typing import ClassVar
@@ -264,56 +263,6 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
     own = -(-n_new // n)
     used = (lists + 1) * (n_new // n) + min(lists + 1, n_new % n)
     return ChangedRows(neighbouring, replaced + own, used - own, 1 / k, assumes=assumes, **law)
-
-
-def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedRows:
-    """`changed_rows` with several classes resampled, each by a SMOTE of its own with cyclic bases.
-
-    A record that comes or goes concerns one class. A replacement within a class is that of `changed_rows`; one that
-    moves a record from one class to another leaves the lists of the first *and* enters those of the second, so the rows
-    of both add up. The law takes the largest number of certain rows and of trials over these cases.
-
-    Parameters
-    ----------
-    d, k, neighbouring
-        As in `changed_rows`.
-    n_records : sequence of int
-        Public floor on the number of records of each class, all above `k`.
-    n_new : sequence of int
-        New rows of each class, fixed and public; 0 for a class that is left alone.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or sequences of different lengths or with fewer than two classes.
-
-    Source: corrects Rosenblatt et al. 2025, Section 6, which takes the largest ratio of a single class.
-
-    >>> rows = multiclass_changed_rows(d=1, k=1, n_records=[9, 9, 50], n_new=[9, 9, 0], neighbouring=REPLACE_ONE)
-    >>> rows.certain, rows.trials
-    (3, 4)
-    """
-    if len(n_records) < 2 or len(n_records) != len(n_new):
-        raise ValueError(f"n_records and n_new must name the same two or more classes, got {n_records!r} and {n_new!r}")
-
-    def laws(relation):
-        return [
-            changed_rows(d=d, k=k, n_minority=own, n_new=new, neighbouring=relation)
-            for own, new in zip(n_records, n_new, strict=True)
-        ]
-
-    within = laws(neighbouring)
-    cases = [(law.certain, law.trials) for law in within]
-    if neighbouring == REPLACE_ONE:
-        # The record's own row, and what coming or going does to two classes.
-        cases += [
-            (1 + left.certain + entered.certain, left.trials + entered.trials)
-            for left, entered in itertools.combinations(laws(ADD_REMOVE), 2)
-        ]
-    certain, trials = (max(column) for column in zip(*cases, strict=True))
-    sizes = f"at least {tuple(n_records)!r} records of each class, public floors"
-    public = f"public: {d} features, {k} neighbours, {tuple(n_new)!r} new records of each class"
-    return replace(within[0], certain=certain, trials=trials, assumes=(sizes, public, *_ASSUMES))
 
 
 # --- guarantees -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ The key of a trial is a hash of
 * Python, the machine's architecture and the installed distributions,
 * the experiment's name, the values the trial closes over (followed through functions of the notebook) and the cell.
 
-Data that a trial loads itself is covered by the checksums in `helpers.data`, and by nothing where there is none.
+Data that a trial loads itself is covered by the checksums in `helpers.data.sets`, and by nothing where there is none.
 A grid that grows from time to time has `scope="trial"`: its keys have less in the place of the first part (see `run`).
 
 Beside the store, `experiments.txt` says in one line how far a run is, how many of its trials failed and how long the
@@ -493,8 +493,8 @@ def _module_of(trial: Callable) -> str:
 
 
 def _code_digest(named: set[str]) -> str:
-    own = sorted(name for name in named if name.split(".")[0] == sources.PACKAGE)
-    return sources.modules_digest(sources.reached((f"import {name}" for name in own), parents=False))
+    own = sorted(name for name in named if name.split(".")[0] in sources.PACKAGES)
+    return _hash(sources.parts(f"import {name}\n{name}" for name in own))
 
 
 class _ValueHasher(NumpyHasher):

@@ -23,7 +23,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice, check_real
 
 _NAN = float("nan")
 
@@ -195,14 +195,11 @@ def summary(
     *,
     values: Sequence[str] | None = None,
     seed: str | None = "seed",
-    interval: str = "t",
     level: float = 0.95,
     test_fraction: float | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
-    rng: np.random.Generator | None = None,
-    n_resamples: int = 2000,
 ) -> pd.DataFrame:
-    """Mean, standard deviation and an interval for the mean over repetitions, and what the interval is over.
+    """Mean, standard deviation and Student's t interval over repetitions, and what the interval is over.
 
     Repetitions on one data set share records: random splits of it overlap. Their mean is covered by the usual interval
     as a statement about this data set (its noise, seeds and splits). As a statement about new data of the same
@@ -219,8 +216,6 @@ def summary(
     seed : str or None
         Column that tells the trials of a setting apart; left out of the metrics and, where it exists, checked for
         repeats. None skips this.
-    interval : {"t", "bootstrap"}
-        Student's t, or percentiles of the means of `n_resamples` resamples of the trials (needs `rng`).
     level : float
         Nominal coverage, in (0, 1).
     test_fraction : float or None
@@ -249,14 +244,9 @@ def summary(
     >>> summary(trials, "method").loc[0, ["mean", "sd", "low", "high"]].astype(float).round(3).tolist()
     [0.8, 0.1, 0.552, 1.0]
     """
-    check_choice("interval", interval, ("t", "bootstrap"))
     level = check_real("level", level, low=0, high=1, inclusive="neither")
-    n_resamples = check_integer("n_resamples", n_resamples, low=1)
-    if interval == "bootstrap" and not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng must be a numpy.random.Generator for interval='bootstrap', got {rng!r}")
     overlap = 0.0
     if test_fraction is not None:
-        check_choice("interval with a test_fraction", interval, ("t",))
         test_fraction = check_real("test_fraction", test_fraction, low=0, high=1, inclusive="neither")
         overlap = test_fraction / (1 - test_fraction)
     by = [by] if isinstance(by, str) else list(by)
@@ -270,10 +260,7 @@ def summary(
             sample = trials[metric].dropna().to_numpy(np.float64)
             bounds = (ranges or {}).get(metric, metric_range(metric))
             _check_range(metric, sample, bounds)
-            if interval == "t":
-                low, high = _t_interval(sample, level, overlap)
-            else:
-                low, high = _bootstrap_interval(sample, level, rng, n_resamples)
+            low, high = _t_interval(sample, level, overlap)
             rows.append(
                 dict(zip(by, setting, strict=True))
                 | {
@@ -317,13 +304,3 @@ def _t_interval(sample: np.ndarray, level: float, overlap: float) -> tuple[float
     error = sample.std(ddof=1) * np.sqrt(1 / sample.size + overlap)
     margin = stats.t.ppf((1 + level) / 2, sample.size - 1) * error
     return float(sample.mean() - margin), float(sample.mean() + margin)
-
-
-def _bootstrap_interval(
-    sample: np.ndarray, level: float, rng: np.random.Generator, n_resamples: int
-) -> tuple[float, float]:
-    if sample.size < 2:
-        return _NAN, _NAN
-    means = sample[rng.integers(sample.size, size=(n_resamples, sample.size))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)

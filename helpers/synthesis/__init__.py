@@ -8,7 +8,6 @@ budget finds bins. No classifier is trained here.
 from helpers.data.domain import Attribute, Domain
 from helpers.synthesis.aim import AIM
 from helpers.synthesis.balanced import BalancedSynthesizer
-from helpers.synthesis.bins import range_domain
 from helpers.synthesis.curator import Measurement
 from helpers.synthesis.gem import GEM, PAPER
 from helpers.synthesis.mixture import ProductMixture
@@ -28,5 +27,4 @@ __all__ = [
     "ProductMixture",
     "mutual_information",
     "mutual_information_sensitivity",
-    "range_domain",
 ]

@@ -4,7 +4,6 @@
 How the distribution is learned is left to the subclasses.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from itertools import combinations
@@ -18,13 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from helpers.checks import check_choice, check_integer, check_real, label_codes, validate_records
 from helpers.constructors import SharedParameters
-from helpers.data.domain import NOT_PUBLIC, Domain, check_labels
+from helpers.data.domain import Domain, check_labels
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
     Guarantee,
     Ledger,
-    PrivacyLeakWarning,
     PrivateMixin,
     check_random_state,
     zcdp_budget,
@@ -58,8 +56,6 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """
         forget(self)
         self._check_parameters()
-        if self.domain is not None and self.domain.basis.startswith(NOT_PUBLIC):
-            warnings.warn(f"no guarantee covers the domain: {self.domain.basis}", PrivacyLeakWarning, stacklevel=2)
         fewest = 1 if self._relation is REPLACE_ONE else 0
         dtype = np.float64 if self.domain is None else None
         X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
@@ -97,7 +93,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         }
 
     def sample(
-        self, n: int, label: Hashable | None = None, *, random_state: int | None = None, within: str = "uniform"
+        self, n: int, label: Hashable | None = None, *, random_state: int | None = None
     ) -> tuple[NDArray, NDArray]:
         """Synthetic records, at no further cost.
 
@@ -109,8 +105,6 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             All of them with this label, drawn from the conditional distribution; without it the label is drawn too.
         random_state : None or int
             Need not be secret: what is drawn from is public already.
-        within : {"uniform", "truncated"}
-            Where in a bin a number lies; see `Domain.decode`.
 
         Returns
         -------
@@ -127,7 +121,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             check_choice("label", label, self.domain_.classes)
         rng = np.random.default_rng(check_random_state(random_state))
         given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
-        return self.domain_.decode(self._sample_codes(n, given, rng), rng, within=within)
+        return self.domain_.decode(self._sample_codes(n, given, rng), rng)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,19 +1,17 @@
-"""Domains that are made from private records: with noise and a bill, or without and with a warning.
+"""Domains that are made from private records, with noise and a bill.
 
-`noisy_domain` finds bins of about equal mass from noisy histograms; `range_domain` is what public wrappers do, the
-smallest and the largest value as bounds, and warns that no guarantee covers it. A domain that is known beforehand is
-better than both and costs nothing: `helpers.data.domain`.
+`noisy_domain` finds bins of about equal mass from noisy histograms. A domain that is known beforehand is better and
+costs nothing: `helpers.data.domain`.
 """
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from helpers.checks import check_integer
-from helpers.data.domain import NOT_PUBLIC, Attribute, Domain, check_labels
-from helpers.privacy import Ledger, PrivacyLeakWarning
+from helpers.data.domain import Attribute, Domain
+from helpers.privacy import Ledger
 from helpers.synthesis.curator import Curator, Measurement
 
 # Ends of the first histogram's cells: a fit sees the order of magnitude of numbers between 2^-30 and 2^40.
@@ -87,32 +85,3 @@ def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...
     below = np.concatenate([[0.0], np.maximum.accumulate(np.maximum(np.cumsum(counts), 0.0))])
     inner = np.searchsorted(below, below[-1] * np.arange(1, n_bins) / n_bins)
     return tuple(ends[np.unique([0, *inner, len(ends) - 1])].tolist())
-
-
-def range_domain(X: ArrayLike, *, classes: Sequence[Hashable] = (0, 1), n_bins: int = 16) -> Domain:
-    """A domain whose bounds are the smallest and the largest value of every column: not private.
-
-    Every fit with it warns again, and its guarantee repeats the domain's `basis`.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        Always.
-
-    Raises
-    ------
-    ValueError
-        X is not a table of finite numbers with at least one row.
-
-    >>> with warnings.catch_warnings(action="ignore", category=PrivacyLeakWarning):
-    ...     range_domain([[0.0], [4.0]], n_bins=2).attributes[0].edges
-    (0.0, 2.0, 4.0)
-    """
-    check_labels(classes)
-    check_integer("n_bins", n_bins, low=1)
-    X = np.asarray(X, dtype=float)
-    if X.ndim != 2 or not len(X) or not np.isfinite(X).all():
-        raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {X.shape}")
-    warnings.warn("bounds are the records' own extremes, which no guarantee covers", PrivacyLeakWarning, stacklevel=2)
-    bounds = np.column_stack([X.min(axis=0), X.max(axis=0)])
-    return Domain.from_bounds(bounds, classes=classes, n_bins=n_bins, basis=f"{NOT_PUBLIC}: extremes of the records")

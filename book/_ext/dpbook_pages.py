@@ -1,0 +1,371 @@
+"""Sphinx extension for the pages and page parts that are generated from the project's own records.
+
+It adds the directives `claims-register`, `claims-counts` and `claims-summary` (the register), `checked-statements` (its
+rows of one main chapter), `rerun-guide` (every chapter's parameters and commands), `data-table` and `data-cards` (what
+is known of every data set) and `about-this-page` (measured time, parameters, versions), and the role `finding`, which
+prints a value that a chapter glued. Everything is read when the book is built, so no generated file can go stale.
+"""
+
+import ast
+import re
+from collections import Counter
+from html import escape
+
+from docutils import nodes
+from helpers import paths
+from helpers.book import chapters, claims
+from helpers.data import sets
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+_GLUE = "application/papermill.record/"
+_BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
+
+
+class ClaimsRegister(SphinxDirective):
+    """One row a claim; `_static/register.js` filters and sorts in the browser."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        rows = list(claims.register().values())
+        filters = nodes.raw("", _filters(rows), format="html")
+        return [filters, *self.parse_text_to_nodes(_register(rows))]
+
+
+class ClaimsCounts(SphinxDirective):
+    """A table: how many statements of each document have which verdict."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        return self.parse_text_to_nodes(_counts(list(claims.register().values())))
+
+
+class ClaimsSummary(SphinxDirective):
+    """One sentence: how many statements there are, and what became of them."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        return self.parse_text_to_nodes(summary(list(claims.register().values())))
+
+
+def summary(rows: list[claims.Claim]) -> str:
+    """How many statements there are, and what became of them, as a sentence."""
+    count = Counter(row.verdict for row in rows)
+    hold = count[claims.HOLDS] + count[claims.TIGHTER]
+    undecided = count[claims.NOT_CHECKABLE] + count[claims.UNCHECKED]
+    return (
+        f"Of their {len(rows)} statements {hold} hold, {count[claims.CORRECTED]} hold only after a correction, "
+        f"{count[claims.FAILS]} fail, and {undecided} cannot be decided."
+    )
+
+
+class CheckedStatements(SphinxDirective):
+    """The statements that a main chapter tells of: what became of each, with a link to the evidence."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+        name = self.env.docname.rpartition("/")[2]
+        rows = [row for row in claims.register().values() if row.chapter == name]
+        if not rows:
+            raise self.error(f"claims.yml has no statement of chapter {name!r}")
+        return self.parse_text_to_nodes(_statements(rows))
+
+
+def _statements(rows: list[claims.Claim]) -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: checked-statements", ":widths: 30 70", ""]
+    lines += _cells(["statement, and where it is decided", "what became of it"])
+    for row in rows:
+        source = f"<br><small>{escape(claims.DOCUMENTS[row.document])}</small>"
+        lines += _cells([_evidence_link(row, escape(row.label)) + source, f"**{row.verdict}.** {row.plain}"])
+    return "\n".join([*lines, "```"])
+
+
+def _counts(rows: list[claims.Claim]) -> str:
+    count = Counter((row.document, row.verdict) for row in rows)
+    lines = [
+        "```{list-table}",
+        ":header-rows: 1",
+        ":class: claims-counts",
+        "",
+        *_cells(["document", *claims.VERDICTS]),
+    ]
+    for document, title in claims.DOCUMENTS.items():
+        lines += _cells([title, *(str(count[document, verdict]) for verdict in claims.VERDICTS)])
+    totals = Counter(row.verdict for row in rows)
+    lines += _cells(["all", *(str(totals[verdict]) for verdict in claims.VERDICTS)])
+    return "\n".join([*lines, "```"])
+
+
+def _filters(rows: list[claims.Claim]) -> str:
+    def select(name: str, values: dict[str, str]) -> str:
+        options = "".join(f'<option value="{escape(key)}">{escape(shown)}</option>' for key, shown in values.items())
+        return f'<label>{name} <select data-filter="{name}"><option value="">all</option>{options}</select></label>'
+
+    present = {row.verdict for row in rows}
+    telling = {row.chapter for row in rows}
+    return (
+        '<div class="claims-filters" role="search">'
+        + select("document", claims.DOCUMENTS)
+        + select("verdict", {verdict: verdict for verdict in claims.VERDICTS if verdict in present})
+        + select("chapter", {page.name: page.title for page in chapters.chapters() if page.name in telling})
+        + '<label>text <input type="search" data-filter="text"></label>'
+        + '<output aria-live="polite"></output></div>'
+    )
+
+
+def _register(rows: list[claims.Claim]) -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 16 36 28 20", ""]
+    lines += _cells(["statement of", "in plain words", "verdict", "chapter and evidence"])
+    bases = evidence_kinds()
+    for row in rows:
+        verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
+        verdict += f" <small>{bases[row.id]}</small>" if row.id in bases else ""
+        assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
+        marks = f'id="row-{row.id}" data-document="{row.document}" data-chapter="{row.chapter}"'
+        published = f"<details><summary>as published</summary>\n\n{row.statement}{assumptions}\n\n</details>"
+        lines += _cells(
+            [
+                f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
+                f"{row.plain}\n\n{published}",
+                verdict,
+                f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else '')}",
+            ]
+        )
+    return "\n".join([*lines, "```"])
+
+
+def evidence_kinds() -> dict[str, str]:
+    """Kinds of evidence behind each verdict, by claim id, from the stored outputs of the chapters."""
+    return {
+        claim: basis
+        for chapter in chapters.chapters()
+        for cell in chapter.notebook.cells
+        for output in cell.get("outputs", [])
+        for claim, basis in _BASIS.findall(output.get("data", {}).get("text/html", ""))
+    }
+
+
+def _evidence_link(row: claims.Claim, shown: str) -> str:
+    """A link from a page in the folder of the main chapters to the verdict box of a statement that is checked."""
+    if not row.is_checked:
+        return shown
+    return f'<a href="{chapters.chapter(row.evidence).address}#{row.anchor}">{shown}</a>'
+
+
+def _cells(texts: list[str]) -> list[str]:
+    """A row of a list table, from the cells; an empty line separates paragraphs of a cell."""
+    lines = []
+    for index, text in enumerate(texts):
+        first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
+        lines.append(f"{'* -' if index == 0 else '  -'} {first}")
+        lines += [line for other in others for line in ("", f"    {other}")]
+    return lines
+
+
+class RerunGuide(SphinxDirective):
+    """One section a chapter: parameters with type, default, range and meaning; commands; named sets."""
+
+    def run(self) -> list[nodes.Node]:
+        content = []
+        for chapter in chapters.chapters():
+            self.env.note_dependency(str(chapter.path))
+            self.env.note_dependency(str(paths.PARAMS / f"{chapter.name}.yaml"))
+            content.append(guide(chapter))
+        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+
+
+def guide(chapter: chapters.Chapter) -> str:
+    """The chapter's section of the page on re-running, as MyST text."""
+    first = next(iter(chapter.parameters.values()))
+    lines = [f"## {chapter.title}", "", f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}", ""]
+    lines += [
+        *_parameters(chapter),
+        "",
+        "```bash",
+        f"dpbook run {chapter.name} -p {first.name} {_shell(first.default)} --html",
+        "```",
+        "",
+    ]
+    lines.append("Named sets:")
+    for name, values in chapter.parameter_sets.items():
+        defaults = {key: chapter.parameters[key].default for key in values} == values
+        shown = "" if defaults else ", ".join(f"`{key}={value!r}`" for key, value in values.items())
+        lines += ["", f"- `dpbook run {chapter.name} --set {name}`: {shown or 'the defaults of the notebook'}"]
+    return "\n".join(lines)
+
+
+def _shell(value) -> str:
+    text = str(value)
+    return f'"{text}"' if any(character in text for character in " []") else text
+
+
+def _facts(chapter: chapters.Chapter) -> str:
+    record = chapter.record
+    if not record:
+        return "Not executed yet."
+    needs = ", ".join(f"`{name}`" for name in chapter.requires) or "none beyond the simulators"
+    return (
+        f"Measured when last executed ({record['date']}): {record['seconds']} s and "
+        f"{record['peak_memory_mb']} MB at most. Data: {needs}."
+    )
+
+
+class DataTable(SphinxDirective):
+    """One row a data set, with a link to its card."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(_card_table())
+
+
+class DataCards(SphinxDirective):
+    """A card for every data set, by group, with the chapters that use it; no data file is opened."""
+
+    def run(self) -> list[nodes.Node]:
+        users: dict[str, list[str]] = {}
+        for chapter in chapters.chapters():
+            self.env.note_dependency(str(chapter.path))
+            for name in data_sets(chapter):
+                users.setdefault(name, []).append(chapter.name)
+        groups: dict[str, list[str]] = {}
+        for card in map(sets.card, sets.NAMES):
+            groups.setdefault(card.group, []).append(_card(card, users.get(card.name, [])))
+        content = [part for group, texts in groups.items() for part in (f"## {group}", *texts)]
+        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+
+
+def data_sets(chapter: chapters.Chapter) -> list[str]:
+    """Names of the data sets that a chapter loads by itself or can be asked for, in the catalogue's order."""
+    allowed = [name for item in chapter.parameters.values() for name in re.findall(r"[\w-]+", item.allowed)]
+    wanted = {*chapter.requires, *allowed}
+    return [name for name in sets.NAMES if name in wanted]
+
+
+def _card_table() -> str:
+    lines = ["```{list-table}", ":header-rows: 1", ":class: data-cards", ""]
+    lines += _cells(["data set", "records", "features", "of the minority", "repeated"])
+    for card in map(sets.card, sets.NAMES):
+        repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
+        lines += _cells(
+            [
+                f"{{ref}}`{card.name} <data-{card.name}>`",
+                f"{card.n:,}",
+                f"{card.n_features:,}",
+                _minority(card),
+                repeated,
+            ]
+        )
+    return "\n".join([*lines, "```"])
+
+
+def _minority(card: sets.Card) -> str:
+    about = "" if card.counts else "about "
+    return f"{about}{card.n_minority:,} ({100 * card.n_minority / card.n:.2g} %)"
+
+
+def _card(card: sets.Card, users: list[str]) -> str:
+    repeated = "" if not card.n_repeated else f" {card.n_repeated:,} records repeat the features of an earlier one."
+    used = ", ".join(f"{{ref}}`{name} <{name}>`" for name in users) or "no chapter"
+    return "\n".join(
+        [
+            f"(data-{card.name})=",
+            f"### {card.name}",
+            "",
+            f"A record: {card.schema.record}. The minority: {card.minority}.",
+            "",
+            f"- {card.n:,} records, {card.n_features:,} features, {_minority(card)} of the minority.{repeated}",
+            f"- Bounds: {card.bounds}. Why public: {card.schema.basis}.",
+            f"- Source: {card.schema.source}. Licence: {card.schema.licence}.",
+            f"- In: {used}.",
+        ]
+    )
+
+
+class AboutThisPage(SphinxDirective):
+    """A fold at the end of a chapter: what it needs (the content), what its run took, its parameters and versions."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        chapter = chapters.chapter(self.env.docname.rpartition("/")[2])
+        lines = ["::::{dropdown} About this page", ":class-container: about-this-page", "", *self.content, ""]
+        if chapter.is_appendix:
+            lines += [f"This page belongs to {{ref}}`{chapter.main}`.", ""]
+        lines += [
+            f"{_facts(chapter)} Run it with other parameters: `dpbook run {chapter.name} --set full --html`; "
+            "{ref}`how-to-rerun` says how.",
+            "",
+            *_parameters(chapter),
+            "",
+            "The page begins with these cells:",
+            "",
+        ]
+        for cell in (cell for cell in chapter.notebook.cells if "remove-cell" in cell.metadata.get("tags", ())):
+            lines += ["```python", cell.source, "```", ""]
+            lines += [
+                text for output in cell.get("outputs", ()) if (text := output.get("data", {}).get("text/html", ""))
+            ]
+            lines.append("")
+        return self.parse_text_to_nodes("\n".join([*lines, "::::"]))
+
+
+def _parameters(chapter: chapters.Chapter) -> list[str]:
+    """A table of the chapter's parameters, as lines of MyST."""
+    lines = ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
+    lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
+    for item in chapter.parameters.values():
+        lines += _cells(
+            [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", f"{item.allowed or 'any'}", item.meaning]
+        )
+    return [*lines, "```"]
+
+
+class FindingRole(SphinxRole):
+    """`` {finding}`CHAPTER.KEY` ``: the text that the chapter glued under KEY in its stored outputs."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        name, _, key = self.text.partition(".")
+        chapter = chapters.chapter(name)
+        self.env.note_dependency(str(chapter.path))
+        values = glued(chapter)
+        if key not in values:
+            message = self.inliner.reporter.error(
+                f"{name} glues no {key!r}; it glues {sorted(values)}", line=self.lineno
+            )
+            return [], [message]
+        return [nodes.inline(self.text, values[key], classes=["finding"])], []
+
+
+def glued(chapter: chapters.Chapter) -> dict[str, str]:
+    """The texts glued in a chapter's stored outputs, by key."""
+    values = {}
+    for cell in chapter.notebook.cells:
+        for output in cell.get("outputs", []):
+            for mime, text in output.get("data", {}).items():
+                # A glued figure has a text too, its repr, which is no literal.
+                if mime.startswith(_GLUE) and mime.endswith("text/plain") and text[:1] in "'\"":
+                    values[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval(text)
+    return values
+
+
+def add_directives(app: Sphinx, directives: dict[str, type[SphinxDirective]]) -> dict[str, bool]:
+    """Add them, and say what an extension of the book says of itself: pages may be read and written in parallel."""
+    for name, directive in directives.items():
+        app.add_directive(name, directive)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_role("finding", FindingRole())
+    return add_directives(
+        app,
+        {
+            "claims-register": ClaimsRegister,
+            "claims-summary": ClaimsSummary,
+            "rerun-guide": RerunGuide,
+            "data-table": DataTable,
+            "data-cards": DataCards,
+            "about-this-page": AboutThisPage,
+            "checked-statements": CheckedStatements,
+            "claims-counts": ClaimsCounts,
+        },
+    )

@@ -1,0 +1,73 @@
+"""Sphinx extension for what the theme leaves open: a description of every page, a search that finds words of the text,
+code without marks for the formatter, and lists and names as screen readers need them.
+"""
+
+import re
+from html import escape
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.search import IndexBuilder
+
+from dpbook_pages import add_directives
+
+_LENGTH = 200  # characters of a description; search engines show about 160
+_FORMATTER_MARK = re.compile(r"^# fmt: off\n|  # fmt: skip$", re.MULTILINE)
+_REGISTER = 'href="claims.html#'
+_NOT_WORDS = (nodes.math, nodes.math_block, nodes.literal_block)
+_NOT_WORDS_OF_HTML = re.compile(r"\\\(.*?\\\)|\\\[.*?\\\]|<(pre|code|svg|script|style)\b.*?</\1>", re.DOTALL)
+
+
+def _describe(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Give the page's first paragraph to those that list pages."""
+    if doctree is not None and (first := next(doctree.findall(nodes.paragraph), None)):
+        text = re.sub(r"\s+", " ", first.astext()).strip()
+        short = text if len(text) <= _LENGTH else text[:_LENGTH].rsplit(" ", 1)[0] + " ..."
+        context["metatags"] = context.get("metatags", "") + f'\n<meta name="description" content="{escape(short)}" />'
+
+
+def _mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """What docutils and extensions write and a screen reader cannot take."""
+    body = context.get("body", "")
+    body = body.replace('role="doc-biblioentry"', 'role="listitem"')  # a list needs items, whatever else they are
+    context["body"] = re.sub(' id="proof(-content)?"', "", body)  # of every proof on the page, so no address of any
+
+
+def _hide_formatter_marks(app: Sphinx, doctree: nodes.document) -> None:
+    """Comments that speak to the formatter of the code are no part of what a reader reads."""
+    for block in doctree.findall(nodes.literal_block):
+        code = _FORMATTER_MARK.sub("", block.astext())
+        if code != block.astext():
+            block.rawsource, block.children = code, []
+            block += nodes.Text(code)
+
+
+def _lead_to_the_register(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Verdict boxes link to `claims.html`, which is elsewhere for a page in another folder."""
+    if _REGISTER in context.get("body", ""):
+        there = context["pathto"]("book/claims")
+        context["body"] = context["body"].replace(_REGISTER, f'href="{there}#')
+
+
+def _collect_words_only(builder: type[IndexBuilder]) -> None:
+    """Keep TeX and code out of the search index; Sphinx has no setting for it."""
+    collect = builder._word_collector
+
+    def words(self: IndexBuilder, doctree: nodes.document):
+        text = doctree.deepcopy()
+        for node in list(text.findall(lambda node: isinstance(node, _NOT_WORDS))):
+            node.parent.remove(node)
+        for node in text.findall(nodes.raw):
+            node.children = [nodes.Text(_NOT_WORDS_OF_HTML.sub(" ", node.astext()))]
+        return collect(self, text)
+
+    builder._word_collector = words
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    _collect_words_only(IndexBuilder)
+    app.connect("doctree-read", _hide_formatter_marks)
+    app.connect("html-page-context", _lead_to_the_register)
+    app.connect("html-page-context", _describe)
+    app.connect("html-page-context", _mend)
+    return add_directives(app, {})

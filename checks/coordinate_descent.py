@@ -1,0 +1,150 @@
+"""Noise and error of private coordinate descent as they are printed, with the constants that make them comparable.
+
+`printed_variance` is the slide's. `gradient_bound` and `coordinate_bound` are the printed utilities with constant 1,
+`descent_bound` what they follow from (the proof is in chapter coordinate-descent). What a practitioner should use is
+`helpers.erm.coordinate_descent`.
+"""
+
+import math
+
+import numpy as np
+
+from checks.descent import check_positive
+from helpers.checks import check_choice, check_integer, check_real
+
+
+def printed_variance(limit, n_updates, n_records, epsilon) -> float:
+    """The slide's variance of the noise on a mean slope, without its unnamed constant: L T / (n epsilon)^2.
+
+    It is linear in L, where a variance has to be quadratic, and knows no delta: in other units of the loss it is
+    another amount of privacy.
+
+    Parameters
+    ----------
+    limit : float
+        L > 0, bound on one record's slope along the coordinate.
+    n_updates, n_records : int
+        T and n, at least 1.
+    epsilon : float
+        Above 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+
+    Source: Mangold's slides, "Contribution 1: DP-CD".
+
+    >>> printed_variance(0.5, 100, 1000, 1.0)
+    5e-05
+    """
+    limit = check_real("limit", limit, low=0, inclusive="neither")
+    n_updates, n_records = check_integer("n_updates", n_updates, low=1), check_integer("n_records", n_records, low=1)
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+    return limit * n_updates / (n_records * epsilon) ** 2
+
+
+def gradient_bound(longest, distance, dimension, n_records, mu) -> float:
+    """Error of noisy gradients after the best number of small steps: sqrt(p) Lambda ||w* - w_0|| / (n mu).
+
+    The slide's sqrt(p log(1/delta)) Lambda ||W|| / (n epsilon), with its constant: mu = `helpers.privacy.gaussian_mu`
+    is about epsilon / sqrt(2 log(1/delta)).
+
+    Parameters
+    ----------
+    longest : float
+        Lambda > 0, bound on the length of one record's gradient; twice that under replace-one.
+    distance : float
+        Of the minimiser from the start, at least 0.
+    dimension, n_records : int
+        p and n, at least 1.
+    mu : float
+        Gaussian parameter of the whole run, above 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+
+    Source: Mangold's slides, "Utility of DP-SGD".
+
+    >>> gradient_bound(1.0, 2.0, 4, 100, 0.1)
+    0.4
+    """
+    longest = check_real("longest", longest, low=0, inclusive="neither")
+    distance = check_real("distance", distance, low=0)
+    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
+    return math.sqrt(dimension) * longest * distance / (n_records * check_real("mu", mu, low=0, inclusive="neither"))
+
+
+def coordinate_bound(limits, smoothness, optimum, n_records, mu, *, split="printed") -> float:
+    """Error of noisy slopes after the best number of small steps: sqrt(p) ||L||_{1/M} ||w*||_M / (n mu).
+
+    Parameters
+    ----------
+    limits, smoothness : array (p,)
+        L_j and M_j > 0: bounds on one record's slope and on the loss's curvature along each coordinate. Under
+        replace-one the limits count twice.
+    optimum : array (p,)
+        Minimiser, measured from the start.
+    n_records, mu
+        As in `gradient_bound`.
+    split : {"printed", "best"}
+        "printed": noise in proportion to L_j. "best": variances in proportion to L_j sqrt(M_j), the least bound for
+        the same privacy, with sum_j L_j / sqrt(M_j) in place of sqrt(p) ||L||_{1/M}.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or arrays of different lengths.
+
+    Source: Mangold's slides, "Utility of DP-CD", with the constant 1.
+
+    >>> [round(coordinate_bound([1.0, 0.1], [1.0, 1.0], [1.0, 1.0], 100, 0.1, split=s), 3) for s in ("printed", "best")]
+    [0.201, 0.156]
+    """
+    check_choice("split", split, ("printed", "best"))
+    limits, smoothness = check_positive("limits", limits), check_positive("smoothness", smoothness)
+    optimum = np.asarray(optimum, dtype=float)
+    if not len(limits) == len(smoothness) == optimum.size:
+        raise ValueError(f"limits, smoothness and optimum must be of one length, got {len(limits)} limits")
+    ratios = limits / np.sqrt(smoothness)
+    size = math.sqrt(len(limits)) * np.linalg.norm(ratios) if split == "printed" else ratios.sum()
+    return gradient_bound(float(size), float(np.linalg.norm(np.sqrt(smoothness) * optimum)), 1, n_records, mu)
+
+
+def descent_bound(smoothness, variances, optimum, excess, n_updates, step=1.0) -> float:
+    """Error of the mean of T updates of noisy coordinate descent, coordinates drawn uniformly, convex loss.
+
+    p ||w*||_M^2 / (2 step T) + p excess / ((2 - step) T) + step sum_j s_j^2 / M_j / (2 - step), for steps of length
+    step / M_j. Both bounds above are its limit for small steps.
+
+    Parameters
+    ----------
+    smoothness, optimum
+        As in `coordinate_bound`.
+    variances : array (p,)
+        Of the noise on the mean slope along each coordinate, at least 0.
+    excess : float
+        Loss at the start less the least loss.
+    n_updates : int
+        T >= 1.
+    step : float
+        In (0, 1].
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or arrays of different lengths.
+
+    >>> descent_bound([1.0, 1.0], [0.1, 0.1], [1.0, 0.0], 0.5, 20)
+    0.3
+    """
+    smoothness, n_updates = check_positive("smoothness", smoothness), check_integer("n_updates", n_updates, low=1)
+    variances, optimum = np.asarray(variances, dtype=float), np.asarray(optimum, dtype=float)
+    if not smoothness.size == variances.size == optimum.size or not (variances >= 0).all():
+        raise ValueError(f"variances must be {smoothness.size} numbers of at least 0, got {variances.tolist()!r}")
+    step = check_real("step", step, low=0, high=1, inclusive="high")
+    way, p = smoothness @ optimum**2 / (2 * step), len(smoothness)
+    noise = step * (variances / smoothness).sum()
+    return float(p * way / n_updates + (p * check_real("excess", excess, low=0) / n_updates + noise) / (2 - step))

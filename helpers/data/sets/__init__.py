@@ -1,0 +1,161 @@
+"""What is known of the data sets of the book without opening their files: NAME.yaml is the card of the set NAME.
+
+Each file is a schema (`helpers.data.schema`) with source, licence, what a record is, and `basis`, which says of every
+bound where it comes from; its `facts` are sizes, files with their SHA-256, and where these are to be had. All of it is
+written down, never computed from records, and tests hold it against the files at hand. Asking for one card reads its
+file and no other. How records are read is left to the loaders beside this package (`helpers.data.catalogue`).
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from helpers.data.schema import Schema
+
+# In the order of the publisher's numbers.
+BENCHMARK = (
+    *("ecoli", "optical_digits", "satimage", "pen_digits", "abalone", "sick_euthyroid", "spectrometer"),
+    *("car_eval_34", "isolet", "us_crime", "yeast_ml8", "scene", "libras_move", "thyroid_sick", "coil_2000"),
+    *("arrhythmia", "solar_flare_m0", "oil", "car_eval_4", "wine_quality", "letter_img", "yeast_me2", "webpage"),
+    *("ozone_level", "mammography", "protein_homo", "abalone_19"),
+)
+NAMES = (
+    *("gaussian_mixture", "breast_cancer", "digits", "wine"),
+    *BENCHMARK,
+    *("adult", "kddcup99", "electricity", "madelon", "ham10000"),
+)
+_MOST_RANGES = 12  # that are told one by one
+
+
+@dataclass(frozen=True)
+class Card:
+    """The card of a data set: what a record is, what the minority is, how many there are, which bounds are public.
+
+    Attributes
+    ----------
+    name, minority : str
+        `minority` says what a record of the minority is; what any record is stands in `schema.record`.
+    schema : Schema
+        With default options.
+    n : int
+        Records.
+    counts : tuple of int
+        Records of each class; empty where the file was not at hand.
+    published_ratio : float or None
+        n0/n1 as the publisher rounds it, for sets that are told by it because no SHA-256 is known.
+    n_repeated : int or None
+        Records whose features are those of an earlier one; None where the file was not at hand.
+    where : str
+        How to come by the records where no folder has the files: "simulated", "bundled", "download" or "by hand".
+    files : dict
+        Path in a data folder -> SHA-256, or None where it is not known.
+    """
+
+    name: str
+    minority: str
+    schema: Schema
+    n: int
+    counts: tuple[int, ...]
+    published_ratio: float | None
+    n_repeated: int | None
+    where: str
+    files: Mapping[str, str | None]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.schema.feature_names)
+
+    @property
+    def ratio(self) -> float:
+        """n0/n1, or largest over smallest class; the published one where nobody counted."""
+        if not self.counts:
+            return self.published_ratio
+        # Of two classes the second is the minority, even in sets that are balanced.
+        above, below = self.counts if len(self.counts) == 2 else (max(self.counts), min(self.counts))
+        return above / below
+
+    @property
+    def n_minority(self) -> int:
+        """Records of the smallest class; about right where nobody counted."""
+        return min(self.counts) if self.counts else round(self.n / (1 + self.ratio))
+
+    @property
+    def group(self) -> str:
+        """Where it comes from, as a heading."""
+        if self.name in BENCHMARK:
+            return "The benchmark of imbalanced-learn"
+        return "Larger public sets" if self.files else "Simulated, or bundled with scikit-learn"
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words: by name where few features are not in [0, 1], else each range with its frequency."""
+        if self.schema.bounds is None:
+            return "none declared"
+        names, pairs = self.schema.feature_names, [tuple(pair) for pair in self.schema.bounds.tolist()]
+        named = {name: pair for name, pair in zip(names, pairs, strict=True) if pair != (0, 1)}
+        if len(set(pairs)) == 1:
+            return f"each {_words(pairs[0])}"
+        if len(named) <= _MOST_RANGES and "x1" not in names:
+            rest = ["all others 0 to 1"] if len(named) < len(pairs) else []
+            return ", ".join([*(f"{name} {_words(pair)}" for name, pair in named.items()), *rest])
+        counted = Counter(pairs)
+        if len(counted) > _MOST_RANGES:
+            return f"{len(counted)} ranges between {min(pairs)[0]:,.9g} and {max(high for _, high in pairs):,.9g}"
+        return ", ".join(f"{_words(pair)}" + (f" ({n} features)" if n > 1 else "") for pair, n in counted.items())
+
+
+def file(name: Any) -> Path:
+    """The file of a card, and all that the card depends on.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the message lists the names and the closest one.
+    """
+    if isinstance(name, str) and name in NAMES:
+        return Path(__file__).with_name(f"{name}.yaml")
+    close = difflib.get_close_matches(name, NAMES, n=1) if isinstance(name, str) else []
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}{hint}")
+
+
+def card(name: str) -> Card:
+    """The card of a named data set.
+
+    Raises
+    ------
+    ValueError
+        Unknown name.
+
+    >>> mammography = card("mammography")
+    >>> mammography.n_minority, mammography.n_repeated, mammography.bounds[:33]
+    (260, 3335, 'area -1 to 32, grey_level -1 to 6')
+    """
+    return _card(name, file(name))
+
+
+@cache
+def _card(name: str, file: Path) -> Card:
+    schema = Schema.read(file)
+    facts = schema.facts
+    counts = tuple(map(int, facts.get("counts", ())))
+    return Card(
+        name,
+        facts["minority"],
+        schema,
+        n=sum(counts) or int(facts["n"]),
+        counts=counts,
+        published_ratio=float(facts["published_ratio"]) if "published_ratio" in facts else None,
+        n_repeated=int(facts["repeated"]) if "repeated" in facts else None,
+        where=facts["where"],
+        files={path: None if sha256 == "unknown" else sha256 for path, sha256 in facts.get("files", {}).items()},
+    )
+
+
+def _words(pair: tuple[float, float]) -> str:
+    return " to ".join(f"{end:,.9g}" for end in pair)

@@ -1,0 +1,142 @@
+"""Schedules as printed and as published code runs them: by hand, against the package's own, and where they fail."""
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks import schedules as printed
+from helpers.neural import Schedule
+from helpers.privacy import REPLACE_ONE, event_epsilon, gaussian_epsilon
+
+DELTA = 1e-3
+
+
+def fixed(n_steps=2, **others):
+    good = {"sample_rate": 0.5, "noise_multiplier": 1.0, "delta": 1e-3}
+    return printed.fixed_batches_epsilon(n_steps, **good | others)
+
+
+def levels(schedule):
+    """Multipliers in order of appearance and the number of steps of each."""
+    sigma = schedule.noise_multipliers
+    starts = np.flatnonzero(np.r_[True, np.diff(sigma) != 0])
+    return sigma[starts].round(6).tolist(), np.diff(np.r_[starts, len(sigma)]).tolist()
+
+
+def test_first_stages_of_the_papers_example():
+    assert printed.stage_lengths(1, 3, 0.2)[0] == pytest.approx(1 / 31)
+    assert printed.stage_lengths(1, 4, 0.2)[0] == pytest.approx(1 / 156)
+    assert np.floor(printed.stage_lengths(50, 3, 0.2)[0]) == 1  # 1/50 of the run
+    assert printed.stage_lengths(6, 3, 1.0).tolist() == [2, 2, 2]
+
+
+@given(st.floats(1, 1e4), st.integers(1, 8), st.floats(0.05, 1))
+def test_lengths_follow_the_printed_recurrence(total, n, gamma):
+    lengths = printed.stage_lengths(total, n, gamma)
+    np.testing.assert_allclose(lengths[:-1], gamma * lengths[1:])
+    assert lengths.sum() == pytest.approx(total)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(50, 400), st.integers(1, 5), st.floats(0.5, 0.95), st.floats(0.5, 1))
+def test_the_corrected_mean_and_variance_are_those_of_the_schedule(total, n, beta, gamma):
+    schedule = Schedule.sad(total, n, beta, gamma, sample_rate=0.1)
+    sigmas, lengths = levels(schedule)
+    mean, variance = printed.weighted_mean_and_variance(lengths, sigmas)
+    assert mean == pytest.approx(schedule.noise_multipliers.mean(), rel=1e-5)
+    assert variance == pytest.approx(schedule.noise_multipliers.var(), rel=1e-4, abs=1e-9)
+    assert printed.mean_and_variance(lengths, sigmas)[0] == pytest.approx(mean * total / n)
+
+
+def test_printed_mean_and_variance_by_hand():
+    assert printed.mean_and_variance([1.0, 3.0], [1.0, 5.0]) == (8.0, 7.0**2 + 3 * 3.0**2)
+
+
+@pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
+def test_lemma_1_is_above_the_exact_epsilon_and_not_far(mu):
+    bound, exact = printed.epsilon_of_sum([1 / mu], 1e-5), gaussian_epsilon(1e-5, mu)
+    assert exact < bound < 1.11 * exact
+
+
+def test_the_sum_over_iterations_agrees_with_an_accountant_and_the_sum_over_stages_does_not():
+    schedule = Schedule.sad(90, 3, 0.8, 0.9, sample_rate=1.0, sigma_final=30.0)
+    exact = schedule.epsilon(DELTA)
+    assert exact < printed.epsilon_of_sum(schedule.noise_multipliers, DELTA) < 1.3 * exact
+    stages = np.unique(schedule.noise_multipliers)
+    assert printed.epsilon_of_sum(stages, DELTA) < 0.3 * exact
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0, 16.0])
+def test_the_factor_meets_the_printed_total_and_not_much_better(epsilon):
+    sigmas = np.array([0.64, 0.8, 1.0])
+    factor = printed.factor_for_sum(sigmas, epsilon, DELTA)
+    assert printed.epsilon_of_sum(factor * sigmas, DELTA) <= epsilon
+    assert printed.epsilon_of_sum(0.999 * factor * sigmas, DELTA) > epsilon
+
+
+def test_noise_calibrated_by_stages_breaks_the_promise_where_every_record_is_used():
+    """The released model of a run of 3,000 full batches, with the noise that the printed total asks for."""
+    sigma = printed.factor_for_sum([1.0, 1.0, 1.0], 3.0, DELTA)
+    run = SelfComposedDpEvent(GaussianDpEvent(sigma), 3000)
+    assert event_epsilon(run, DELTA, REPLACE_ONE) > 300
+
+
+def test_full_batches_are_two_gaussians_two_apart():
+    found = printed.fixed_batches_epsilon(4, sample_rate=1.0, noise_multiplier=5.0, delta=1e-5, interval=1e-3)
+    exact = gaussian_epsilon(1e-5, 2 * np.sqrt(4) / 5)
+    assert 0.98 * exact < found <= exact
+
+
+def test_fixed_batches_lose_more_than_poisson_batches_are_accounted_for():
+    poisson = Schedule.constant(200, sample_rate=0.02)
+    found = printed.fixed_batches_epsilon(200, sample_rate=0.02, noise_multiplier=1.0, delta=1e-5)
+    assert found > 1.3 * poisson.epsilon(1e-5)
+    # A distance of one Gaussian mechanism between the central limits with and without the mirror image.
+    assert found < gaussian_epsilon(1e-5, 2 * 0.02 * np.sqrt(200 * np.expm1(1.0)))
+
+
+def test_published_code_divides_where_its_accountant_multiplies():
+    run = printed.implemented("sad", steps_per_epoch=2, sample_rate=0.016)
+    assert levels(run.accounted) == ([1.0], [100])
+    assert levels(run.executed) == ([1.0, 1.25, 1.5625], [28, 34, 38])
+    run = printed.implemented("auto-s", steps_per_epoch=1, sample_rate=0.016, gamma=0.8)
+    assert levels(run.accounted) == ([0.64, 0.8, 1.0], [13, 17, 20])
+    assert levels(run.executed) == ([1.0, 1.25, 1.5625], [16, 17, 17])
+
+
+def test_its_linear_decay_grows():
+    run = printed.implemented("auto-l", steps_per_epoch=3, sample_rate=0.016)
+    backwards = Schedule.auto_l(150, 0.99, 3, sample_rate=0.016).reversed()
+    np.testing.assert_allclose(run.accounted.noise_multipliers, backwards.noise_multipliers)
+    np.testing.assert_allclose(run.executed.noise_multipliers, backwards.noise_multipliers / 0.99)
+    assert (np.diff(run.executed.noise_multipliers) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: printed.stage_lengths(0, 3, 0.9), "total must"),
+        (lambda: printed.stage_lengths(10, 0, 0.9), "n_segments must"),
+        (lambda: printed.stage_lengths(10, 3, 1.1), "gamma must"),
+        (lambda: printed.mean_and_variance([1.0], [1.0, 2.0]), "lengths and sigmas must"),
+        (lambda: printed.weighted_mean_and_variance([], []), "lengths and sigmas must"),
+        (lambda: printed.epsilon_of_sum([], DELTA), "sigmas must"),
+        (lambda: printed.epsilon_of_sum([-1.0], DELTA), "sigmas must"),
+        (lambda: printed.epsilon_of_sum([1.0], 1.0), "delta must"),
+        (lambda: printed.factor_for_sum([1.0], 0.0, DELTA), "epsilon must"),
+        (lambda: fixed(n_steps=0), "n_steps must"),
+        (lambda: fixed(sample_rate=0.0), "sample_rate must"),
+        (lambda: fixed(noise_multiplier=0.0), "noise_multiplier must"),
+        (lambda: fixed(delta=0.0), "delta must"),
+        (lambda: fixed(interval=0.0), "interval must"),
+        (lambda: printed.implemented("dpsgd", steps_per_epoch=1, sample_rate=0.1), "algorithm must"),
+        (lambda: printed.implemented("sad", n_epochs=0, steps_per_epoch=1, sample_rate=0.1), "n_epochs must"),
+        (lambda: printed.implemented("sad", steps_per_epoch=0, sample_rate=0.1), "steps_per_epoch must"),
+        (lambda: printed.implemented("auto-l", steps_per_epoch=1, sample_rate=0.1, beta=2.0), "beta must"),
+    ],
+)
+def test_bad_parameters_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
