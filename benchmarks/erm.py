@@ -36,7 +36,9 @@ GRID_DATA = (
 )
 GRID_EPSILONS = (0.1, 0.5, 1.0, 5.0)
 GRID_SEEDS = 20
-SIZES = [(n, d) for n in (10**3, 10**4, 10**5, 10**6, 10**7) for d in (6, 20, 100, 500, 2000)]
+FALLING, ALIKE = "falling", "alike"  # what features do for the class: less and less, as in real tables, or all as much
+SIZES = [(n, d, FALLING) for n in (10**3, 10**4, 10**5, 10**6, 10**7) for d in (6, 20, 100, 500, 2000)]
+SIZES += [(5_000, 1_000, ALIKE), (20_000, 500, ALIKE)]  # no sample tells where all directions are alike
 PENALTIES = (1e-2, 1e-4)
 TOLERANCES = (1e-4, 1e-9)  # of L-BFGS: its default, and as low as it comes
 COPIES = 3  # of X that have to fit into memory: L-BFGS gets rows of its own
@@ -91,7 +93,7 @@ def one_fit(name: str, rounds: int) -> None:
         timing.show(timing.alternate(contenders, rounds), "helpers.erm")
 
 
-def sizes(rounds: int, cells: Sequence[tuple[int, int]] = SIZES) -> None:
+def sizes(rounds: int, cells: Sequence[tuple[int, int, str]] = SIZES) -> None:
     """Fits without noise of n x d records to equal gradient norms, against L-BFGS; the penalty is on the mean loss.
 
     Each size has a process of its own, whose peak of memory says what a fit takes beside X. A size that is kept
@@ -100,43 +102,47 @@ def sizes(rounds: int, cells: Sequence[tuple[int, int]] = SIZES) -> None:
     print("ERMClassifier against scikit-learn's L-BFGS at the gradient norm that the latter reached: CPU ms, ratio,")
     print("and the most memory of a fit in units of X")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for n, d in cells:
+    for n, d, features in cells:
         if 8 * n * d * COPIES > memory:
             print(f"{n:,} x {d} is skipped: {COPIES} times X is more than the {memory / 2**30:.0f} GiB of this machine")
             continue
-        shown = _kept(n, d)
+        kept = _kept()
+        shown = kept[(kept.n == n) & (kept.d == d) & (kept.features == features)]
         if shown.empty:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-                shown = alone.submit(_of_one_size, n, d, max(3, min(rounds, 10**7 // (n * d)))).result()
-            shown.to_csv(KEPT, mode="a", header=not KEPT.exists(), index=False)
-        print(shown.to_string(index=False, header=(n, d) == tuple(cells[0])), flush=True)
+                shown = alone.submit(_of_one_size, n, d, features, max(3, min(rounds, 10**7 // (n * d)))).result()
+            pd.concat([kept, shown]).to_csv(KEPT, index=False)
+        print(shown.to_string(index=False, header=(n, d, features) == tuple(cells[0])), flush=True)
 
 
-def _kept(n: int, d: int) -> pd.DataFrame:
-    """Rows of a size that an earlier run measured."""
+def _kept() -> pd.DataFrame:
+    """What earlier runs measured; the first ones knew one kind of features."""
     if not KEPT.exists():
-        return pd.DataFrame()
+        return pd.DataFrame(columns=["n", "d", "features"])
     kept = pd.read_csv(KEPT)
-    return kept[(kept.n == n) & (kept.d == d)]
+    return kept if "features" in kept else kept.assign(features=FALLING)
 
 
-def _of_one_size(n: int, d: int, rounds: int) -> pd.DataFrame:
+def _of_one_size(n: int, d: int, features: str, rounds: int) -> pd.DataFrame:
     with timing.one_core():
-        X, y = simulated(n, d)
+        X, y = simulated(n, d, features)
         before = peak_megabytes()
         ERMClassifier(regularization=PENALTIES[-1]).fit(X, y)
         more = (peak_megabytes() - before) * 2**20 / X.nbytes
         memory = round(1 + more, 2) if X.nbytes >= TELLING else np.nan
         rows = [one_size(X, y, penalty, tol, rounds) for penalty in PENALTIES for tol in TOLERANCES]
-        return pd.DataFrame(rows).assign(memory=memory)
+        return pd.DataFrame(rows).assign(memory=memory, features=features)
 
 
-def simulated(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Records of unit length and a class of about one in eight; features matter less and less, as in real tables."""
+def simulated(n: int, d: int, features: str) -> tuple[np.ndarray, np.ndarray]:
+    """Records of unit length; a class of about one in eight where features are falling, else of one half."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
-    X /= np.sqrt(np.arange(1, d + 1))
-    y = (X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n) > 1.5).astype(int)
+    if features == FALLING:
+        X /= np.sqrt(np.arange(1, d + 1))
+        y = (X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n) > 1.5).astype(int)
+    else:
+        y = (X @ rng.standard_normal(d) > 0).astype(int)
     X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
     return X, y
 
@@ -224,7 +230,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--cells", nargs="+", default=None, metavar="NxD", help="sizes; the whole grid if left out")
     asked = parser.parse_args()
-    cells = SIZES if asked.cells is None else [tuple(map(int, cell.split("x"))) for cell in asked.cells]
+    cells = SIZES if asked.cells is None else [cell for cell in SIZES if f"{cell[0]}x{cell[1]}" in asked.cells]
     timing.describe_machine()
     with timing.one_core():
         if asked.part == "all":

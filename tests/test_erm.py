@@ -222,6 +222,16 @@ def test_gradient_descent_and_private_counts_see_the_multiplicities():
     assert counted.class_weight_ == pytest.approx(erm.class_weights(np.bincount(y, number)), abs=1e-3)
 
 
+def test_a_table_is_never_written_out():
+    """Private counts of two rows that stand for 10^12 records each: the weights are those of their sizes."""
+    X, y = np.array([[0.5], [-0.5]]), np.array([1, 0])
+    numbers = [10**12, 3 * 10**12]
+    weighted = erm.ObjectivePerturbationClassifier(class_weight="private", random_state=0).fit(X, y, numbers)
+    assert weighted.class_weight_ == pytest.approx([0.25, 0.75], rel=1e-6)  # the row of class 1 comes first
+    offset = erm.ObjectivePerturbationClassifier(prior="offset", random_state=0).fit(X, y, numbers)
+    assert offset.offset_ == pytest.approx(-math.log(3), rel=1e-6)
+
+
 @pytest.mark.parametrize("bad", [[1, 2], [1, 0, 1], [1.0, 2.0, 3.0], [1, 10**16, 1], [True, True, True]])
 def test_multiplicities_are_positive_integers_for_every_row(bad):
     for estimator in (erm.ERMClassifier(), erm.ObjectivePerturbationClassifier()):

@@ -261,13 +261,3 @@ def test_ranges_of_gradient_descent(name, last, beyond):
     clone(estimator).set_params(**{name: last})._check_parameters()
     with pytest.raises(ValueError, match=f"{name} must be"):
         clone(estimator).set_params(**{name: beyond}).fit(None, None)
-
-
-def test_budgets_are_shares():
-    budget = perturbation.Budget(counts=0.5, learner=2.0, tol=0.25)
-    assert (budget.solver, budget.noise) == (0.5, 1.5)
-
-
-def test_a_budget_is_a_value():
-    with pytest.raises(AttributeError):
-        perturbation.Budget(counts=0.0, learner=1.0, tol=0.0).learner = 2.0

@@ -36,7 +36,7 @@ FITS = {
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 16 records, and no table is small enough to be written out."""
-    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "FEW", 0)
     monkeypatch.setattr(risk, "_ENTRIES", 64)
 
 
@@ -73,7 +73,7 @@ def test_parts_release_what_one_array_does(fit, source, tmp_path, monkeypatch):
     X, y = records(n_classes=len(changes.get("classes", (0, 1))))
     same_noise(monkeypatch)
     whole = estimator(**changes).fit(X, y)
-    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "FEW", 0)
     monkeypatch.setattr(risk, "_ENTRIES", 64)
     same_noise(monkeypatch)
     with dask.config.set(scheduler="synchronous"):

@@ -77,7 +77,7 @@ def promised_and_kept(model, X, y, numbers):
         patch.setattr(PerturbationClassifier, "_shortened", shortened)
         model.fit(X, y, numbers)
         ((records, public, penalty, noise, distance, reach, found),) = seen
-        n, most = public.divisor, model._most(public.divisor)
+        n, most = public.divisor, public.most
         weights = [mpmath.mpf(int(number)) * min(1, mpmath.mpf(most) / int(sum(numbers))) for number in numbers]
         h = None if model.loss == "logistic" else model.h
         linear = [mpmath.mpf(float(b)) for b in noise]

@@ -286,7 +286,7 @@ def test_parts_release_what_one_array_does(options, source, tmp_path, monkeypatc
     X, y = population(700, 10)
     the_same_keys(monkeypatch)
     whole = made(epsilon=1.0, **options).fit(X, y)
-    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "FEW", 0)
     monkeypatch.setattr(risk, "_ENTRIES", 64)
     the_same_keys(monkeypatch)
     with dask.config.set(scheduler="synchronous"):
@@ -300,7 +300,7 @@ def test_parts_release_what_one_array_does(options, source, tmp_path, monkeypatc
 
 
 def test_an_integer_keys_noise_by_the_records_of_the_parts(monkeypatch):
-    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "FEW", 0)
     X, y = population(700, 11)
     first, again = (made(epsilon=0.01, random_state=3).fit(*in_parts(X, y, "chunks", None)).coef_ for _ in range(2))
     assert np.array_equal(first, again)
@@ -310,7 +310,7 @@ def test_an_integer_keys_noise_by_the_records_of_the_parts(monkeypatch):
 
 @pytest.mark.parametrize("options", [{"objective": "recall"}, {"frame_share": 0.2}])
 def test_what_needs_all_records_at_once_is_refused_in_parts(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(partitions, "_FEW", 0)
+    monkeypatch.setattr(partitions, "FEW", 0)
     unread = erm.Chunks(lambda: pytest.fail("read"), 700, 2)
     with pytest.raises(ValueError, match=f"^{next(iter(options))} must be .* where records come in parts"):
         made(**options).fit(unread, np.zeros(700, int))

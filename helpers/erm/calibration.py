@@ -309,6 +309,8 @@ def joint_cost(g, ratio, loss, weighting) -> float:
 def _largest_rate(epsilon, ratio, loss, weighting) -> float:
     """Largest g = noise_rate R that the theorems allow at T = `ratio`."""
     whole = epsilon / (weighting.mass * loss.steepness)
+    if ratio <= loss.free_ratio * whole * (1 + 1e-14):
+        return whole  # no record can pull and bend at once: bending costs nothing
     separate = (epsilon - determinant_cost(ratio, loss, weighting)) / (weighting.mass * loss.steepness)
     joint = -math.inf
     if joint_cost(whole, ratio, loss, weighting) <= epsilon * (1 + 1e-14):

@@ -141,8 +141,8 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         check_choice("order", self.order, _ORDERS)
         check_real("average", self.average, low=0, high=1)
 
-    def _released(self, ledger, public, budget):
-        frame, ledger, mu = self._gaussian_frame(ledger, public.divisor, gaussian_mu(budget.learner, self.delta))
+    def _released(self, ledger, public, epsilon):
+        frame, ledger, mu = self._gaussian_frame(ledger, public.divisor, gaussian_mu(epsilon, self.delta))
         size = len(frame.largest)
         order = self._coordinates(size, ledger.rng)
         visits = np.bincount(order.ravel(), minlength=size)
@@ -153,7 +153,7 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
         beta = self._descend(released, frame, order, public.divisor)
         source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
-        return self._affine(beta, frame), Claim(budget.learner, source)
+        return self._affine(beta, frame), Claim(epsilon, source)
 
     def _coordinates(self, size, rng) -> np.ndarray:
         """Coordinates (sweeps, D) in order of their updates, drawn without looking at the records."""

@@ -93,13 +93,13 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
-    def _released(self, ledger, public, budget):
-        mu = gaussian_mu(budget.learner, self.delta)
+    def _released(self, ledger, public, epsilon):
+        mu = gaussian_mu(epsilon, self.delta)
         frame, ledger, left = self._gaussian_frame(ledger, public.divisor, mu)
-        multiplier, claim = math.sqrt(self.n_steps) / left, Claim(budget.learner, _SOURCE)
+        multiplier, claim = math.sqrt(self.n_steps) / left, Claim(epsilon, _SOURCE)
         if self.sample_rate is not None:
             scaling = GaussianDpEvent(1 / (math.sqrt(self.scale_share) * mu)) if self._scale_is_private else None
-            claim = Claim(budget.learner, _SAMPLED_SOURCE, _INTERVAL * max(budget.learner, mu))
+            claim = Claim(epsilon, _SAMPLED_SOURCE, _INTERVAL * max(epsilon, mu))
             multiplier = _sampled_multiplier(scaling, self.sample_rate, self.n_steps, self.delta, claim, multiplier)
         self.noise_multiplier_ = multiplier
         lengths = public.weighting.mass * self._lengths(frame, np.ones(len(frame.largest)))

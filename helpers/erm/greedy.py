@@ -97,9 +97,9 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         check_choice("selection", self.selection, tuple(_LAWS))
         check_real("selection_share", self.selection_share, low=0, high=1, inclusive="neither")
 
-    def _released(self, ledger, public, budget):
+    def _released(self, ledger, public, epsilon):
         pure = self.delta == 0
-        total = budget.learner if pure else zcdp_budget(budget.learner, float(self.delta))
+        total = epsilon if pure else zcdp_budget(epsilon, float(self.delta))
         share = self.scale_share if self._scale_is_private else 0.0
         each = (1 - share) * total / self.n_steps
         chosen, measured = self.selection_share * each, (1 - self.selection_share) * each
@@ -140,7 +140,7 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
         if pure:
             source = "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)"
-        return self._affine(beta, frame), Claim(budget.learner, source)
+        return self._affine(beta, frame), Claim(epsilon, source)
 
 
 def _multiplier(rho) -> float:

@@ -26,8 +26,9 @@ from helpers.checks import (
     validate_records,
 )
 from helpers.data import into_ball
+from helpers.erm import partitions
 from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
-from helpers.erm.partitions import gathered, is_dask, is_large, is_partitioned, table
+from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import Block, LocalTable, Rows, Table, design_matrix, factored_rows, pieces
 from helpers.erm.solver import Solution, minimize_table
 from helpers.erm.weighting import class_weights
@@ -108,12 +109,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_choice("rows", self.rows, _ROWS)
         public_center(self.center, np.size(self.center))
         check_choice("loss", self.loss, _LOSSES)
-        huber(self.h)  # says so if h is out of range
+        check_real("h", self.h, low=1e-10, high=1e10)
         check_classes(self.classes)
         if self.loss == "huber" and len(self.classes) > 2:
             raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
         self._check_class_weight()
-        self._check_prior()
         self._check_condition(self.regularization)
 
     def _check_condition(self, regularization):
@@ -136,8 +136,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         elif self.class_weight not in self._class_weights_allowed:
             allowed = ", ".join(repr(choice) for choice in self._class_weights_allowed)
             raise ValueError(f"class_weight must be a dict or one of {allowed}, got {self.class_weight!r}")
-
-    def _check_prior(self):
         if check_choice("prior", self.prior, _PRIORS) is None:
             return
         if self.class_weight in ("balanced", "private"):
@@ -149,15 +147,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
         # A number of records that is given need not be that of the rows, which can then be private and 0.
         fewest = 1 if n_records is None else 0
-        if self._takes_parts:
-            X = gathered(X)
-        if self._takes_parts and is_partitioned(X):
+        takes_parts = type(self)._rows is LinearClassifier._rows  # rows of one's own are written out
+        X = gathered(X) if takes_parts else X
+        in_parts = takes_parts and is_partitioned(X)
+        if in_parts:
             self.n_features_in_ = X.shape[1]
         else:
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
             check_bounds(self.bounds, X.shape[1])
-        if self._takes_parts and (is_partitioned(X) or is_large(X)):
+        if in_parts or (takes_parts and X.size > partitions.FEW):
             return self._table_records(X, y, multiplicity, n_records)
         multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
         self.classes_ = np.unique(self.classes)
@@ -178,11 +177,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if n_records is None and len(rows) == 0:
             raise ValueError("X must have one or more records, got 0 sample(s)")
         return Records(rows, None, None, int(rows.sizes.sum()) if n_records is None else n_records)
-
-    @property
-    def _takes_parts(self) -> bool:
-        """Whether records may come in parts: rows of one's own are written out."""
-        return type(self)._rows is LinearClassifier._rows
 
     def _rows(self, X) -> np.ndarray:
         """Feature vectors (m, d) from checked X."""
@@ -234,10 +228,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes) > 2:
             return Softmax(len(self.classes))
         return LOGISTIC if self.loss == "logistic" else huber(self.h)
-
-    def _size(self, width) -> int:
-        """Number of coefficients that are free, for rows of `width` entries."""
-        return (len(self.classes) - 1) * width
 
     def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
         """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n."""
@@ -372,7 +362,8 @@ class ERMClassifier(LinearClassifier):
         check_real("tol", self.tol, low=0, high=1, inclusive="neither")
         check_intercept(self)
         records = self._records(X, y, multiplicity)
-        none, weights = np.zeros(self._size(records.rows.shape[1])), self._weights(records)
+        none = np.zeros((len(self.classes) - 1) * records.rows.shape[1])
+        weights = self._weights(records)
         sizes = np.maximum(class_sizes(records, len(self.classes_)), 1)
         self.offset_ = 0.0 if self.prior is None else self._offset(sizes, weights)
         regularization, distance = float(self.regularization), self.tol / self.radius

@@ -33,7 +33,7 @@ from helpers.checks import check_integer, label_codes
 from helpers.erm.risk import Block, LocalTable, Table, block_rows, hashed, joined
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
-_FEW = 1 << 18  # entries of a table that is written out as rows
+FEW = 1 << 18  # entries of a table that is written out as rows
 _BLOCKS = 32  # read from a file at a time
 _LABELS = 1 << 18  # turned into codes at a time
 _NARROW = 32  # width from which on one number a record is little beside the record
@@ -170,16 +170,11 @@ def gathered(X: Any) -> Any:
     ValueError
         A chunk does not hold numbers.
     """
-    if not isinstance(X, Chunks | np.memmap) or math.prod(X.shape) > _FEW:
+    if not isinstance(X, Chunks | np.memmap) or math.prod(X.shape) > FEW:
         return X
     chunks = _chunks(X)
     _refuse(_flaw(chunks, finite=False))
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, chunks.read())])
-
-
-def is_large(X: NDArray) -> bool:
-    """Whether rows of an array should be made block by block instead of written out."""
-    return X.size > _FEW
 
 
 def table(X: Any, y: ArrayLike, multiplicity: ArrayLike | None, classes: NDArray, make: Callable) -> Table:

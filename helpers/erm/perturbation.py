@@ -30,7 +30,6 @@ Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian nois
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -57,38 +56,6 @@ _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
 _MOST = 10**6  # records that count in full where fewer are announced
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What epsilon is spent on, by public shares.
-
-    Attributes
-    ----------
-    counts : float
-        For noisy class counts.
-    learner : float
-        For the coefficients.
-    tol : float
-        The solver's share of `learner`.
-
-    >>> Budget(counts=0.0, learner=2.0, tol=0.25).noise
-    1.5
-    """
-
-    counts: float
-    learner: float
-    tol: float
-
-    @property
-    def solver(self) -> float:
-        """For the distance between the solver's result and the exact minimiser."""
-        return self.tol * self.learner
-
-    @property
-    def noise(self) -> float:
-        """For the exact minimiser."""
-        return self.learner - self.solver
 
 
 class Constants(NamedTuple):
@@ -127,12 +94,15 @@ class Public(NamedTuple):
         Of the classes; None where all are 1, and where they are the data's own.
     weighting : Weighting
         What one record does to the weights.
+    most : int
+        Records that count in full in a perturbation, so that what they add up to, and round off, has a public bound.
     """
 
     divisor: int
     width: int
     weights: np.ndarray | None
     weighting: Weighting
+    most: int
 
 
 class Claim(NamedTuple):
@@ -218,22 +188,28 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
     def _learn(self, ledger, divisor, width):
         """Set what is fitted, from the ledger's answers and two public numbers: what divides the loss, and how long a
         row is."""
-        budget = self._budget()
-        weights = self._released_weights(ledger, budget.counts)
-        weighting = self._weighting(weights)
-        beta, claim = self._released(ledger, Public(divisor, width, weights, weighting), budget)
+        counted = self.class_weight == "private" or self.prior is not None
+        counts = self.counts_share * self.epsilon if counted else 0.0
+        weights = self._released_weights(ledger, counts)
+        if self.class_weight == "balanced":
+            weighting = balanced_weights(len(self.classes))
+        else:
+            weighting = fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
+        most = divisor if self.n_records is None else max(_MOST, 10 * divisor)
+        public = Public(divisor, width, weights, weighting, most)
+        beta, claim = self._released(ledger, public, self.epsilon - counts)
         self._store(beta)
         source = claim.source
-        if budget.counts:
+        if counts:
             source = f"{source}; noisy class counts, by basic composition (Dwork and Roth 2014, Theorem 3.16)"
-        whole = budget.counts + claim.epsilon
+        whole = counts + claim.epsilon
         self.guarantee_ = ledger.guarantee(whole, self.delta, source=source, interval=claim.interval)
         if weights is not None:
             self.class_weight_ = weights
 
     @abstractmethod
-    def _released(self, ledger, public, budget):
-        """Coefficients and the `Claim` about them; sets the constants as attributes."""
+    def _released(self, ledger, public, epsilon):
+        """Coefficients at a cost of `epsilon`, and the `Claim` about them; sets the constants as attributes."""
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -245,11 +221,6 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         elif self.neighbouring == ADD_REMOVE:
             raise ValueError("n_records must be a public integer under add/remove-one, got None")
         check_real("counts_share", self.counts_share, low=0, high=1, inclusive="neither")
-
-    def _budget(self, tol=0.0) -> Budget:
-        counted = self.class_weight == "private" or self.prior is not None
-        counts = self.counts_share * self.epsilon if counted else 0.0
-        return Budget(counts, self.epsilon - counts, tol)
 
     def _released_weights(self, ledger, epsilon):
         """Weights (K,) of the classes, public or from noisy counts; None where all are 1, or the data's own.
@@ -267,11 +238,6 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             return class_weights(sizes)
         self.offset_ = self._offset(sizes, weights)
         return weights
-
-    def _weighting(self, weights):
-        if self.class_weight == "balanced":
-            return balanced_weights(len(self.classes))
-        return fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
 
     def _assumptions(self) -> tuple[str, ...]:
         return (
@@ -314,19 +280,12 @@ class PerturbationClassifier(PrivateLinearClassifier):
         check_real("tol", self.tol, low=1e-12, high=0.5, inclusive="low")
         check_real("delta", self.delta, low=0, high=1, inclusive="low")
         check_intercept(self)
-        self._check_noise()
-        self._check_blocks()
-
-    def _check_noise(self):
-        if check_choice("noise", self.noise, self._noises) == "auto":
-            return
-        if (self.noise == "gaussian") != (self.delta > 0):
+        check_choice("noise", self.noise, self._noises)
+        if self.noise != "auto" and (self.noise == "gaussian") != (self.delta > 0):
             needed = "above 0" if self.noise == "gaussian" else "0"
             raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
         if self.noise == "cube" and self.bounds is None:
             raise ValueError("bounds must be given with noise='cube', got None")
-
-    def _check_blocks(self):
         if self.blocks is None:
             return
         if self.bounds is None:
@@ -359,40 +318,33 @@ class PerturbationClassifier(PrivateLinearClassifier):
 
     def _assumptions(self):
         blocks = ("one-hot blocks public",) if self.blocks is not None else ()
-        # Beyond that number one more record takes weight from all others, which moves their sum twice as far.
-        few = (f"at most {self._most(self.n_records):.0e} records",) if self.neighbouring is ADD_REMOVE else ()
-        return (*blocks, *few, *super()._assumptions())
+        return (*blocks, *super()._assumptions())
 
-    def _budget(self):
-        return super()._budget(self.tol)
-
-    def _precision(self, public, regularization, longest_noise) -> Precision:
+    def _precision(self, ledger, public, regularization, longest_noise) -> Precision:
         """What double arithmetic leaves of minimisers, from public numbers; `longest_noise` is hardly ever exceeded."""
+        if self.neighbouring is ADD_REMOVE:
+            # With more, one more record takes weight from all others, which moves their sum twice as far.
+            ledger.assume(f"at most {public.most:.0e} records")
         center = longest_noise / (public.divisor * regularization)
         if self.prior is not None:
             center += float(np.linalg.norm(self._anchor()))
-        most = self._most(public.divisor)
         return precision(
             self._loss(),
             regularization,
             width=public.width,
-            n_rows=most,
-            mean_weight=public.weighting.own * most / public.divisor,
+            n_rows=public.most,
+            mean_weight=public.weighting.own * public.most / public.divisor,
             longest=self.radius,
             center=center,
         )
 
-    def _most(self, divisor) -> int:
-        """Most records that count in full, so that what they add up to, and round off, has a public bound."""
-        return divisor if self.n_records is None else max(_MOST, 10 * divisor)
-
     def _shortened(self, records, public, regularization, noise, distance, reach) -> np.ndarray:
         """A point within `distance` of the exact minimiser that is shortened to `reach`."""
-        n_classes, most = len(self.classes_), self._most(public.divisor)
+        n_classes = len(self.classes_)
         weights = self._weights(records) if self.class_weight == "balanced" else public.weights
         number = class_sizes(records, n_classes).sum()
-        if number > most:
-            weights = (np.ones(n_classes) if weights is None else weights) * (most / number)
+        if number > public.most:
+            weights = (np.ones(n_classes) if weights is None else weights) * (public.most / number)
         beta = self._minimiser(records, weights, regularization, noise, distance / 4).beta
         length = np.linalg.norm(beta)
         return beta * (reach / length) if length > reach else beta
@@ -499,11 +451,13 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         super()._check_parameters()
         check_boolean("raise_regularization", self.raise_regularization)
 
-    def _released(self, ledger, public, budget):
-        size = self._size(public.width)
+    def _released(self, ledger, public, epsilon):
+        size = (len(self.classes) - 1) * public.width
+        solver = self.tol * epsilon
+        noise_epsilon = epsilon - solver
         # Gaussian noise: the theorem multiplies delta by e^{r rho}.
-        delta = self.delta * math.exp(-budget.solver / 2)
-        constants = self._constants(budget.noise, delta, public.divisor, public.width, public.weighting)
+        delta = self.delta * math.exp(-solver / 2)
+        constants = self._constants(noise_epsilon, delta, public.divisor, public.width, public.weighting)
         total = constants.total_regularization
         self._check_condition(total)
         if delta > 0:
@@ -520,20 +474,20 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
             longest_noise = (math.sqrt(size) + 10) * constants.noise
         else:
             longest_noise = (size + 10 * math.sqrt(size) + 50) / constants.noise
-        reach, floor = self._precision(public, total, longest_noise)
+        reach, floor = self._precision(ledger, public, total, longest_noise)
         distance = max(self.tol * _BLUR / (2 * self.radius), floor)
 
         def minimise(records, noise):
             return self._shortened(records, public, total, noise, distance, reach)
 
         # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
-        kept = constants.epsilon <= budget.noise * (1 + 1e-9)
-        exact = ApproximateDpEvent(budget.noise if kept else constants.epsilon, delta)
-        beta = ledger.minimum(minimise, law, exact, distance, budget.solver)
+        kept = constants.epsilon <= noise_epsilon * (1 + 1e-9)
+        exact = ApproximateDpEvent(noise_epsilon if kept else constants.epsilon, delta)
+        beta = ledger.minimum(minimise, law, exact, distance, solver)
         self.total_regularization_ = total
         self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
-        self.epsilon_solver_ = budget.solver
-        return beta, Claim(exact.epsilon + budget.solver, constants.source)
+        self.epsilon_solver_ = solver
+        return beta, Claim(exact.epsilon + solver, constants.source)
 
     def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
         """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
@@ -614,8 +568,8 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
     ):
         super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
 
-    def _released(self, ledger, public, budget):
-        regularization, size = float(self.regularization), self._size(public.width)
+    def _released(self, ledger, public, epsilon):
+        regularization, size = float(self.regularization), (len(self.classes) - 1) * public.width
         move = largest_move(
             n_records=public.divisor,
             regularization=regularization,
@@ -623,7 +577,7 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
             loss=self._loss(),
             weighting=public.weighting,
         )
-        reach, floor = self._precision(public, regularization, 0.0)
+        reach, floor = self._precision(ledger, public, regularization, 0.0)
         distance = max(self.tol * move / (2 * (1 - self.tol)), floor)
 
         def minimise(records):
@@ -632,10 +586,10 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         sensitivity = move + 2 * distance
         if self.delta > 0:
-            multiplier = gaussian_multiplier(budget.learner, self.delta)
+            multiplier = gaussian_multiplier(epsilon, self.delta)
             self.noise_scale_, self.epsilon_solver_ = sensitivity * multiplier, 0.0
-            claim = Claim(budget.learner, f"{source}, Gaussian noise")
+            claim = Claim(epsilon, f"{source}, Gaussian noise")
             return ledger.gaussian(minimise, sensitivity, multiplier), claim
-        self.noise_rate_ = budget.learner / sensitivity
+        self.noise_rate_ = epsilon / sensitivity
         self.epsilon_solver_ = 2 * distance * self.noise_rate_
-        return ledger.k_norm(minimise, sensitivity, budget.learner), Claim(budget.learner, source)
+        return ledger.k_norm(minimise, sensitivity, epsilon), Claim(epsilon, source)

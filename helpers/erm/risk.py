@@ -87,26 +87,18 @@ class Rows(NamedTuple):
         return rows
 
 
-def row_factors(X, *, radius, rows="clip") -> np.ndarray:
-    """What the rows of X are multiplied by (n,) so that none is longer than `radius`; for "unit", all are as long.
-
-    >>> row_factors(np.array([[3.0, 4.0], [0.0, 0.5]]), radius=1.0, rows="unit")
-    array([0.2, 2. ])
-    """
-    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-    if rows == "unit":
-        # The squares of shorter rows lose digits, and with them the bound.
-        return np.divide(radius, norms, out=np.zeros(len(X)), where=norms > _SHORTEST)
-    return radius / np.maximum(norms, radius)
-
-
 def factored_rows(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> Rows:
     """Feature vectors z of norm at most `radius`, the constant feature included; parameters as in `design_matrix`.
 
     >>> factored_rows(np.array([[3.0, 4.0]]), radius=1.0, fit_intercept=False).factors
     array([0.2])
     """
-    factors = row_factors(X, radius=radius, rows=rows)
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    if rows == "unit":
+        # The squares of shorter rows lose digits, and with them the bound.
+        factors = np.divide(radius, norms, out=np.zeros(len(X)), where=norms > _SHORTEST)
+    else:
+        factors = radius / np.maximum(norms, radius)
     if fit_intercept:
         share = 1 / np.sqrt(1 + intercept_scaling**2)
         found = Rows(X, factors * share, intercept_scaling * radius * share)
