@@ -51,24 +51,24 @@ def digest(content: bytes | str) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:_DIGITS]
 
 
-def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str]:
+def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) -> dict[str, str]:
     """One digest a module, of the definitions that pieces of source reach in it and of its statements; and one a card.
 
     Parameters
     ----------
     texts : iterable of str
         Pieces of source.
-    cards_by_name : bool
+    cards_named_in : iterable of str, optional
         Of the cards of data sets, the YAML files of `helpers.data.sets`, take those alone whose names stand in the
-        pieces or in what they reach outside `helpers.data`. Otherwise all are taken, for the names of the sets may come
-        from elsewhere: from a parameter, or from the cell of a trial.
+        pieces, in what they reach outside `helpers.data`, or in these further texts. Left out, all are taken, for the
+        names of the sets may come from elsewhere: from a parameter, or from the cell of a trial.
 
     Raises
     ------
     SyntaxError
         Not plain Python.
     """
-    texts, found, words = list(texts), {}, set()
+    texts, found = list(texts), {}
     reached = definitions(texts)
     for name, reached_in in reached.items():
         digests = [f"{one} {_definition_digest(*_source(name), one)}" for one in sorted(reached_in)]
@@ -76,13 +76,13 @@ def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str
             found[name] = digest("\n".join(kept))
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
         return found
-    if cards_by_name:
-        words |= _words("\n".join(map(_cell, texts)))
+    cards = sorted(_file(_CARDS).parent.glob("*.yaml"))
+    if cards_named_in is not None and "available" not in reached.get(f"{_DATA}.catalogue", ()):
+        words = _words("\n".join([*map(_cell, texts), *cards_named_in]))
         outside = (name for name in reached if not name.startswith(_DATA))
         words = words.union(*(_definition_words(*_source(name), one) for name in outside for one in reached[name]))
-    for card in sorted(_file(_CARDS).parent.glob("*.yaml")):
-        if not cards_by_name or card.stem in words or "available" in reached.get(f"{_DATA}.catalogue", ()):
-            found[f"{_CARDS}: {card.name}"] = digest(card.read_bytes())
+        cards = [card for card in cards if card.stem in words]
+    found |= {f"{_CARDS}: {card.name}": digest(card.read_bytes()) for card in cards}
     return found
 
 

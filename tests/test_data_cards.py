@@ -37,7 +37,8 @@ def test_asking_for_one_card_reads_no_other_file(monkeypatch):
 
 
 def test_an_edited_card_makes_old_what_uses_its_set_and_nothing_else(tmp_path, monkeypatch):
-    shutil.copytree(paths.ROOT / "helpers", tmp_path / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("helpers", "checks"):
+        shutil.copytree(paths.ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     head = "from helpers import data\n"
     pieces = {
@@ -45,18 +46,18 @@ def test_an_edited_card_makes_old_what_uses_its_set_and_nothing_else(tmp_path, m
         "other": head + "data.load('ecoli')",
         "read": head + "data.available()",
         "none": head + "data.split",
-        "through": "from helpers.study import benchmark\nbenchmark.DATASETS\nfrom helpers import data\ndata.load",
+        "through": "from checks import benchmark\nbenchmark.DATASETS\nfrom helpers import data\ndata.load",
     }
 
     def parts(piece, **options):
         return sources.parts([pieces[piece]], **options)
 
-    known = {piece: parts(piece, cards_by_name=True) for piece in pieces}
+    known = {piece: parts(piece, cards_named_in=()) for piece in pieces}
     assert "helpers.data.sets: ecoli.yaml" in known["through"]
     all_known = {piece: parts(piece) for piece in pieces}
     card = tmp_path / "helpers/data/sets/wine.yaml"
     card.write_text(card.read_text().replace("high: 15", "high: 16"))
-    changed = {piece for piece in pieces if parts(piece, cards_by_name=True) != known[piece]}
+    changed = {piece for piece in pieces if parts(piece, cards_named_in=()) != known[piece]}
     assert changed == {"named", "read"}
     # Where names of sets may come from elsewhere, every card counts.
     assert {piece for piece in pieces if parts(piece) != all_known[piece]} == set(pieces) - {"none"}

@@ -20,7 +20,7 @@ _TABLES = "helpers.book.results"  # the one module of its room that tables are m
 
 def of_outputs(cells: Sequence[str]) -> Parts:
     """What the stored outputs of a notebook with these code cells depend on."""
-    return _code(cells, cards_by_name=True) | _shown_results(cells)
+    return _code(cells, all_cards=False) | _shown_results(cells)
 
 
 def of_tables(cells: Sequence[str]) -> Parts:
@@ -45,14 +45,17 @@ def changed(then: Parts, now: Parts) -> list[str]:
     return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
 
 
-def _code(cells: Sequence[str], *, cards_by_name: bool = False) -> Parts:
-    parts = {_CELLS: sources.cells_digest(cells)}
-    parts |= sources.parts(cells, cards_by_name=cards_by_name)
+def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
     wanted = _patterns(cells, "reference_table", {})
-    for file in sorted((paths.REFERENCE / "tables").glob("*.csv")):
-        if any(fnmatchcase(file.stem, pattern) for pattern in wanted):
-            parts[f"reference/tables/{file.name}"] = sources.digest(file.read_bytes())
-    return parts | {"constraints.txt": sources.digest(_pins())}
+    tables = {
+        f"reference/tables/{file.name}": file.read_text(encoding="utf-8")
+        for file in sorted((paths.REFERENCE / "tables").glob("*.csv"))
+        if any(fnmatchcase(file.stem, pattern) for pattern in wanted)
+    }
+    parts = {_CELLS: sources.cells_digest(cells), "constraints.txt": sources.digest(_pins())}
+    parts |= {name: sources.digest(text) for name, text in tables.items()}
+    # A chapter may take the names of data sets from a printed table.
+    return parts | sources.parts(cells, cards_named_in=None if all_cards else tables.values())
 
 
 def _shown_results(cells: Sequence[str]) -> Parts:
