@@ -28,7 +28,10 @@ FITS = {
     "offset": (erm.OutputPerturbationClassifier, {"prior": "offset", "intercept_scaling": 0.1, "center": 0.3}),
     "balanced": (erm.OutputPerturbationClassifier, {"class_weight": "balanced", "loss": "huber"}),
     "public weights": (erm.OutputPerturbationClassifier, {"class_weight": {0: 0.2, 1: 1.0}}),
-    "add/remove": (erm.ObjectivePerturbationClassifier, {"neighbouring": ADD_REMOVE, "n_records": 700}),
+    "add/remove": (
+        erm.ObjectivePerturbationClassifier,
+        {"neighbouring": ADD_REMOVE, "n_records": 700, "regularization": 0.1},
+    ),
     "three classes": (erm.ObjectivePerturbationClassifier, {"classes": (0, 1, 2), "class_weight": "private"}),
 }
 

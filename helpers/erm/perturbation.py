@@ -3,7 +3,7 @@
 Both theorems are about exact minimisers, and a solver only comes close. So a share `tol` of epsilon pays for the
 distance between the two, and epsilon is what the *released* coefficients have. The distance covers what double
 arithmetic does to the solver, for all records and all noise (`helpers.erm.solver.precision` has the proof): it needs a
-public bound on the summed weights over n. Where n is not the number of records, at most ten times n of them or 10^6
+public bound on the summed weights over n. Where n is not the number of records, at most ten times n of them
 count in full, and if there are more, all weigh less. Under replace-one both neighbours have as many; under add/remove
 `guarantee_.assumes` that there are no more. What rounding does to rows and noise is not in epsilon (`EXACT_REALS`);
 releases are rounded to a public grid (`helpers.privacy.to_grid`).
@@ -53,7 +53,7 @@ from helpers.privacy import (
 )
 
 _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
-_MOST = 10**6  # records that count in full where fewer are announced
+_MOST = 10  # times `n_records`: so many records count in full
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
 
@@ -195,7 +195,7 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             weighting = balanced_weights(len(self.classes))
         else:
             weighting = fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
-        most = divisor if self.n_records is None else max(_MOST, 10 * divisor)
+        most = divisor if self.n_records is None else _MOST * divisor
         public = Public(divisor, width, weights, weighting, most)
         beta, claim = self._released(ledger, public, self.epsilon - counts)
         self._store(beta)
@@ -324,7 +324,7 @@ class PerturbationClassifier(PrivateLinearClassifier):
         """What double arithmetic leaves of minimisers, from public numbers; `longest_noise` is hardly ever exceeded."""
         if self.neighbouring is ADD_REMOVE:
             # With more, one more record takes weight from all others, which moves their sum twice as far.
-            ledger.assume(f"at most {public.most:.0e} records")
+            ledger.assume(f"at most {_MOST} times as many records as n_records says")
         center = longest_noise / (public.divisor * regularization)
         if self.prior is not None:
             center += float(np.linalg.norm(self._anchor()))
