@@ -1,10 +1,9 @@
 """Speed of clipped sums of per-record gradients: helpers.neural beside Opacus' hooks, on one model and batch.
 
 Each contender computes what a private step adds noise to, from the same parameters and records. Opacus runs its hooks
-(`GradSampleModule`), and then the norms, factors and sums that its optimiser would compute, in 32 bits; ours has
-products in 32 bits, norms and sums of blocks in 64. For the transformer hooks run twice: on our model, whose attention
-is made for few tokens, and on the same function with attention by PyTorch's operations, which users of Opacus would
-have. "not private" is an ordinary forward and backward pass.
+(`GradSampleModule`), as it comes and by `torch.func` for every layer ("functorch"), and then the norms, factors and
+sums that its optimiser would compute, in 32 bits; ours has norms and sums of 64 bits. "not private" is an ordinary
+forward and backward pass.
 """
 
 import argparse
@@ -19,37 +18,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import timing
-from helpers.neural.gradients import ClippedSums
+from checks.skin import MapCNN
+from helpers.neural.gradients import clipped_sum
 from helpers.neural.losses import CrossEntropy
-from helpers.neural.models import FTTransformer, SelfAttention
+from helpers.neural.models import FTTransformer, mlp
 
 CLIP_NORM = 1.0
-OURS = "book-keeping"
-
-
-def small_cnn(n_classes: int = 7) -> nn.Module:
-    """Three convolutions with group normalisation, for 3 x 28 x 28."""
-    layers: list[nn.Module] = []
-    for inputs, width in ((3, 32), (32, 64), (64, 64)):
-        layers += [nn.Conv2d(inputs, width, 3, stride=2, padding=1), nn.GroupNorm(8, width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, n_classes))
 
 
 MODELS = {
-    "FT-Transformer, dimension 32, depth 6, 8 heads, 7 tokens": (
-        lambda: FTTransformer(6, 2, dropout=0.0),
-        (6,),
-        2,
-    ),
-    "GroupNorm CNN, 28 x 28 x 3": (small_cnn, (3, 28, 28), 7),
+    "FT-Transformer, dimension 32, depth 6, 8 heads, 7 tokens": (lambda: FTTransformer(6, 2, dropout=0.0), (6,), 2),
+    "MLP, 20 features, 64 and 64 units": (lambda: mlp(20, 2), (20,), 2),
+    "map network, 60 x 7 x 7": (lambda: MapCNN(60, 7), (60, 7, 7), 7),
 }
 
 
-def opacus(model: nn.Module) -> Callable[[Tensor, Tensor], list[Tensor]]:
+def opacus(model: nn.Module, **options: bool) -> Callable[[Tensor, Tensor], list[Tensor]]:
     """Hooks, and the clipping and summing of Opacus' optimiser; without a rule it maps the layer itself."""
     from opacus import GradSampleModule
 
-    hooked = GradSampleModule(copy.deepcopy(model), loss_reduction="sum")
+    hooked = GradSampleModule(copy.deepcopy(model), loss_reduction="sum", **options)
     parameters = [value for value in hooked.parameters() if value.requires_grad]
 
     def clipped_sum(X: Tensor, y: Tensor) -> list[Tensor]:
@@ -63,48 +51,23 @@ def opacus(model: nn.Module) -> Callable[[Tensor, Tensor], list[Tensor]]:
     return clipped_sum
 
 
-class PlainAttention(SelfAttention):
-    """The same by products of matrices and softmax, without dropout."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        query, key, value = self.projections(x).unflatten(-1, (3, self.heads, -1)).movedim(1, 3).unbind(1)
-        scores = query[..., : self.queries, :] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
-        return self.out((scores.softmax(-1) @ value).transpose(1, 2).flatten(2))
-
-
-def with_plain_attention(model: nn.Module) -> nn.Module | None:
-    """A copy, or None if there is no attention in it."""
-    plain = copy.deepcopy(model)
-    layers = [layer for layer in plain.modules() if isinstance(layer, SelfAttention)]
-    for layer in layers:
-        layer.__class__ = PlainAttention
-    return plain if layers else None
-
-
 def contenders(model: nn.Module, X: Tensor, y: Tensor) -> dict[str, Callable[[], object]]:
     """What is timed, after a check that all agree."""
-    kept, mapped = (ClippedSums(model, CrossEntropy(), X.dtype, X.shape[1:]) for _ in range(2))
-    if kept.route != OURS:
-        raise RuntimeError(f"the model is not fit for {OURS}")
-    mapped.route = "mapping"
-    hooks = {"Opacus hooks": opacus(model)}
-    if plain := with_plain_attention(model):
-        hooks["hooks, PyTorch's attention"] = opacus(plain)
 
     def not_private() -> None:
         functional.cross_entropy(model(X), y, reduction="sum").backward()
         model.zero_grad()
 
-    sums = [list(way(X, y, CLIP_NORM).values()) for way in (kept, mapped)] + [way(X, y) for way in hooks.values()]
+    ways = {
+        "helpers": lambda: list(clipped_sum(model, CrossEntropy(), X, y, CLIP_NORM).values()),
+        "Opacus hooks": functools.partial(opacus(model), X, y),
+        "Opacus functorch": functools.partial(opacus(model, force_functorch=True), X, y),
+    }
+    sums = [way() for way in ways.values()]
     for others in sums[1:]:
         gap = max(float((one - other).abs().max()) for one, other in zip(sums[0], others, strict=True))
         if gap > 1e-4 * CLIP_NORM * len(y) ** 0.5:
             raise RuntimeError(f"sums differ by {gap}")
-    ways = {
-        OURS: lambda: kept(X, y, CLIP_NORM, micro_batch=len(y)),
-        "mapping": lambda: mapped(X, y, CLIP_NORM, micro_batch=len(y)),
-    }
-    ways |= {name: functools.partial(way, X, y) for name, way in hooks.items()}
     return ways | {"not private": not_private}
 
 

@@ -30,6 +30,7 @@ from scipy import stats
 
 from helpers.data.domain import Domain
 from helpers.erm import DPCoordinateDescentClassifier, OutputPerturbationClassifier
+from helpers.neural import FTTransformer, Schedule
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, randomness
 from helpers.privacy.ledger import Terms
 from helpers.synthesis import MST
@@ -73,7 +74,7 @@ class Tape:
         self.depth = 0  # of fits within a fit, whose neighbours are others: a bag can hold a record twice
 
     def install(self, patch):
-        release, guarantee = Ledger._release, Ledger.guarantee
+        release, guarantee, accounted = Ledger._release, Ledger.guarantee, Schedule.guarantee
 
         def released(ledger, query, draw, terms):
             asked, inner = [], terms.kind == "fitted"  # by a fit with a ledger of its own
@@ -105,8 +106,15 @@ class Tape:
                 self.guarantees.append((ledger, found))
             return found
 
+        def scheduled(schedule, *args, **kwargs):
+            found = accounted(schedule, *args, **kwargs)
+            if not self.replaying and kwargs.get("ledger") is not None:
+                self.guarantees.append((kwargs["ledger"], found))
+            return found
+
         patch.setattr(Ledger, "_release", released)
         patch.setattr(Ledger, "guarantee", guaranteed)
+        patch.setattr(Schedule, "guarantee", scheduled)  # which holds its steps against the ledger's bill
 
 
 def snapshot(value):
@@ -297,6 +305,8 @@ def test_no_neighbour_moves_an_answer_by_more_than_is_billed(cls):
     for parameters in variants(cls):
         if parameters.get("counts") == "public":
             continue  # neighbours keep their labels there
+        if parameters.get("model") == "ft-transformer":  # dropout falls otherwise where there is a record more
+            parameters = parameters | {"model": partial(FTTransformer, dropout=0.0)}
         relation = inventory.fit(inventory.build(cls, **parameters), *inventory.data(cls)).guarantee_.neighbouring
         for here, there in pairs(cls, relation)[: 2 if len(parameters) == 1 else None]:
             tape, _ = recorded(cls, parameters, here, there)
