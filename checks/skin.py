@@ -227,7 +227,6 @@ def fit(
     usual = {
         "class_weight": weights,
         "weighting": "bound",
-        "micro_batch": 8192,
         "augment": _as_they_are if rows.ndim == 3 else None,
         "random_state": random_state,
     }

@@ -15,7 +15,7 @@ from helpers.meta import ThresholdClassifier
 from helpers.neural import Schedule, balanced_cut_off, classifier
 from helpers.neural.classifier import DPNeuralClassifier
 from helpers.neural.decisions import CUT_OFFS
-from helpers.privacy import ADD_REMOVE, SEED_SECRET, event_epsilon
+from helpers.privacy import ADD_REMOVE, SEED_SECRET, Ledger, event_epsilon
 
 CHEAP = {"epochs": 1, "sample_rate": 0.5, "random_state": 0}
 
@@ -37,14 +37,19 @@ def fit(data=(X, Y), **parameters):
 
 @pytest.fixture
 def handed_over(monkeypatch):
-    """What `train` is given, by every fit of a test."""
-    calls, real = [], classifier.train
+    """What `Descent` is given, by every fit of a test, and the records that it runs on."""
+    calls = []
 
-    def recorded(model, X, y, schedule, **options):
-        calls.append({"X": X, "y": y, "schedule": schedule} | options)
-        return real(model, X, y, schedule, **options)
+    class Recorded(classifier.Descent):
+        def __init__(self, model, record, schedule, **options):
+            calls.append({"schedule": schedule} | options)
+            super().__init__(model, record, schedule, **options)
 
-    monkeypatch.setattr(classifier, "train", recorded)
+        def run(self, ledger):
+            calls[-1]["X"] = ledger._held[0]
+            return super().run(ledger)
+
+    monkeypatch.setattr(classifier, "Descent", Recorded)
     return calls
 
 
@@ -88,7 +93,8 @@ def test_one_accountant_for_all_needs_less_noise_than_adding_epsilons():
 
 def test_counts_are_noisy_as_their_share_says(monkeypatch):
     """Four hundred fits without the training: the variance of discrete Laplace noise is 2 r / (1 - r)^2."""
-    monkeypatch.setattr(DPNeuralClassifier, "_trained", lambda self, network, X, codes, rng: nn.Linear(5, 2).double())
+    monkeypatch.setattr(classifier.Descent, "run", lambda self, ledger: nn.Linear(5, 2))
+    monkeypatch.setattr(Schedule, "guarantee", lambda *_, **__: None)
     noise = np.array([fit(random_state=None, counts_share=0.2).counts_ - [1900, 100] for _ in range(400)])
     ratio = math.exp(-0.2)
     assert abs(noise.mean()) < 6 * 7 / math.sqrt(800)
@@ -188,7 +194,7 @@ def test_bad_parameters_are_named(parameters, message):
 )
 def test_records_outside_the_domain_are_refused_before_any_step(data, message, monkeypatch):
     """As by the linear estimators: no guarantee is about them."""
-    monkeypatch.setattr(classifier, "train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(classifier.Descent, "run", lambda *_: pytest.fail("trained"))
     with pytest.raises(ValueError, match=message):
         fit(data, **CHEAP)
 
@@ -204,7 +210,7 @@ FAILURES = {
 @pytest.mark.parametrize("change", FAILURES.values(), ids=FAILURES)
 def test_a_fit_that_fails_pays_for_nothing_and_leaves_nothing(change, monkeypatch):
     model = fit(**CHEAP)
-    monkeypatch.setattr(classifier, "class_counts", lambda *_: pytest.fail("counted before the model was tried"))
+    monkeypatch.setattr(Ledger, "class_counts", lambda *_: pytest.fail("counted before the model was tried"))
     with pytest.raises(ValueError, match="must"):
         model.set_params(**change).fit(X, Y)
     assert [name for name in vars(model) if name.endswith("_")] == []
@@ -215,7 +221,7 @@ def test_an_interrupt_leaves_no_counts_without_a_guarantee(monkeypatch):
         raise KeyboardInterrupt
 
     model = fit(**CHEAP)
-    monkeypatch.setattr(classifier, "train", interrupted)
+    monkeypatch.setattr(classifier.Descent, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert [name for name in vars(model) if name.endswith("_")] == []
@@ -283,7 +289,9 @@ def encoder(d, k):
 @pytest.mark.parametrize("make", [Mixing, encoder])
 def test_a_score_depends_on_its_record_alone_in_fit_and_after(make, monkeypatch):
     seen, real = [], classifier.balanced_cut_off
-    monkeypatch.setattr(classifier, "balanced_cut_off", lambda s, *rest: seen.append(s) or real(s, *rest))
+    monkeypatch.setattr(
+        classifier, "balanced_cut_off", lambda ledger, *rest: seen.append(ledger._held[0]) or real(ledger, *rest)
+    )
     model = fit((X[:50], Y[:50]), model=make, decision="cut-off", n_records=50, **CHEAP)
     shift = model.shifts_[1]
     alone = np.concatenate([model.decision_function(row[None]) for row in X[:50]]) + shift
@@ -394,7 +402,7 @@ class Spy(np.random.Generator):
 
 def probabilities(scores, positive):
     spy = Spy(np.random.PCG64(0))
-    balanced_cut_off(scores, positive, (40.0, 10.0), 0.5, spy)
+    balanced_cut_off(Ledger((scores, positive), ADD_REMOVE, spy), (40.0, 10.0), 0.5)
     return spy.p
 
 
@@ -417,7 +425,8 @@ def test_the_cut_off_finds_the_balance_where_scores_barely_differ():
     rng = np.random.default_rng(0)
     positive = np.arange(4000) < 400
     scores = 0.01 * (rng.normal(size=4000) + 2 * positive) - 0.02
-    found = [balanced_cut_off(scores, positive, (3600, 400), 0.5).value for _ in range(20)]
+    ledger = Ledger((scores, positive), ADD_REMOVE, rng)
+    found = [balanced_cut_off(ledger, (3600, 400), 0.5) for _ in range(20)]
     accuracy = [((scores >= cut)[positive].mean() + (scores < cut)[~positive].mean()) / 2 for cut in found]
     assert np.mean(accuracy) > 0.75
 
@@ -427,4 +436,4 @@ def test_the_cut_off_finds_the_balance_where_scores_barely_differ():
 )
 def test_bad_cut_offs_are_named(counts, epsilon, message):
     with pytest.raises(ValueError, match=message):
-        balanced_cut_off([0.0], [True], counts, epsilon)
+        balanced_cut_off(Ledger(([0.0], [True]), ADD_REMOVE, np.random.default_rng(0)), counts, epsilon)

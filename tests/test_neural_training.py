@@ -2,9 +2,6 @@
 
 import copy
 import functools
-import pickle
-import shutil
-import stat
 import subprocess
 import sys
 
@@ -13,16 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.neural import Focal, Schedule, clipped_sum, poisson_sample, read_checkpoint, train
+from helpers.neural import Focal, Schedule, clipped_sum, poisson_sample, train
 from helpers.neural.losses import CrossEntropy
-from helpers.neural.training import BFLOAT16
-from helpers.privacy import ADD_REMOVE, SEED_SECRET
+from helpers.privacy import ADD_REMOVE, SEED_SECRET, Ledger
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
 
 DELTA = 1e-5
-KEY = "private-noise-key.json"
 
 
 class Recording(torch.optim.SGD):
@@ -93,8 +88,8 @@ def test_every_executed_step_is_the_accounted_one():
     seen, told = [], []
     model = nn.Linear(width, 2, bias=False)
     trained = train(
-        model, X, y, schedule, delta=DELTA, loss=pull_first, optimizer=recording(seen), micro_batch=400,
-        random_state=1, on_step=told.append,
+        model, X, y, schedule, delta=DELTA, loss=pull_first, optimizer=recording(seen), random_state=1,
+        on_step=told.append,
     )  # fmt: skip
     sums = [gradient * q * n for [gradient], q in zip(seen, schedule.sample_rates, strict=True)]
     scale = schedule.noise_multipliers * schedule.clip_norms
@@ -123,23 +118,6 @@ def test_the_guarantee_is_computed_as_calibration_was_told():
     assert "Renyi" in told.source
 
 
-def test_bfloat16_changes_neither_noise_nor_update_nor_epsilon():
-    seen, wide = {}, nn.Linear(5000, 2, bias=False)
-    for precision in ("full", "bfloat16"):
-        told, gradients = [], []
-        trained = train(wide, np.zeros((8, 5000)), [0, 1] * 4, quick(1), delta=DELTA, optimizer=recording(gradients),
-                        random_state=0, precision=precision, on_step=told.append)  # fmt: skip
-        assert trained.model.weight.dtype == torch.float32
-        seen[precision] = (told, trained.guarantee, gradients[0][0])
-        spread = (gradients[0][0] * 0.5 * 8).std().item()
-        assert spread == pytest.approx(8.0, rel=0.035)
-        assert len(torch.unique(gradients[0][0])) > 9900  # of 10,000: not rounded to eight bits
-    assert seen["full"][0] == seen["bfloat16"][0]
-    assert seen["full"][1].epsilon == seen["bfloat16"][1].epsilon
-    assert set(seen["bfloat16"][1].assumes) - set(seen["full"][1].assumes) == {BFLOAT16}
-    assert not (seen["full"][2] == seen["bfloat16"][2]).any()  # sums differ, so noise must
-
-
 def test_noise_is_fresh_in_every_step_and_every_parameter():
     seen = []
     X, y = records()
@@ -154,8 +132,7 @@ def test_empty_batches_add_noise_and_count(rate):
     X, y = records(1)
     schedule = Schedule.constant(5, sample_rate=rate, noise_multiplier=3.0, clip_norm=0.5)
     wide = nn.Linear(3, 2, bias=False).double()
-    train(wide, X, y, schedule, delta=0.9 * DELTA, optimizer=recording(seen), random_state=0, on_step=told.append,
-          steps_per_epoch=1)  # fmt: skip
+    train(wide, X, y, schedule, delta=0.9 * DELTA, optimizer=recording(seen), random_state=0, on_step=told.append)
     sums = torch.stack([gradient for [gradient] in seen]) * rate
     assert len(told) == 5
     assert 1.0 < sums.std().item() < 2.2
@@ -193,10 +170,9 @@ def test_one_record_moves_the_sum_by_at_most_its_bound(weighting, size, clip):
         assert max(moves) > 0.99  # the bound is reached, so a factor too much would show
 
 
-@pytest.mark.parametrize("micro_batch", [1, 3, 100])
 @pytest.mark.parametrize("weighting", ["loss", "bound"])
 @pytest.mark.parametrize("clip", [0.3, 10.0])
-def test_the_sum_is_that_of_plain_gradients_one_record_at_a_time(micro_batch, weighting, clip):
+def test_the_sum_is_that_of_plain_gradients_one_record_at_a_time(weighting, clip):
     X, y = (
         torch.tensor(array, dtype=kind) for array, kind in zip(records(10), (torch.float32, torch.long), strict=True)
     )
@@ -208,8 +184,7 @@ def test_the_sum_is_that_of_plain_gradients_one_record_at_a_time(micro_batch, we
         (loss(model(record[None]), label[None]).sum() * (factor if weighting == "loss" else 1)).backward()
         g = torch.cat([p.grad.flatten() for p in model.parameters()]).double()
         expected += g * min(1.0, clip / g.norm().item()) * (1 if weighting == "loss" else factor)
-    total = clipped_sum(model, loss, X, y, clip, class_weight=torch.tensor(weights), weighting=weighting,
-                        micro_batch=micro_batch)  # fmt: skip
+    total = clipped_sum(model, loss, X, y, clip, class_weight=torch.tensor(weights), weighting=weighting)
     torch.testing.assert_close(flat(total), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -304,7 +279,7 @@ class Scaled(nn.Module):
 
     def __init__(self, factor):
         super().__init__()
-        self.inner, self.factor, self.also = nn.Linear(3, 2), factor, lambda x: x * factor
+        self.inner, self.factor, self.also = nn.Linear(3, 2), factor, functools.partial(torch.mul, factor)
 
     def forward(self, x):
         return self.inner(self.also(self.factor * x))
@@ -334,13 +309,6 @@ def same_weights(make, *factors):
     return models
 
 
-def test_one_integer_gives_another_micro_batch_unrelated_noise():
-    """With dropout the two sums differ, and equal noise would give away by how much."""
-    numbers = [noise_of(), noise_of(), noise_of(micro_batch=4)]
-    assert torch.equal(numbers[0], numbers[1])
-    assert not (numbers[0] == numbers[2]).any()
-
-
 @pytest.mark.parametrize("make", [Scaled, Shifted])
 def test_one_integer_gives_a_model_that_differs_unseen_unrelated_noise(make):
     one, other, again = same_weights(make, 1.0, 3.0, 1.0)
@@ -350,16 +318,10 @@ def test_one_integer_gives_a_model_that_differs_unseen_unrelated_noise(make):
     assert not (numbers[0] == numbers[1]).any()
 
 
-def test_a_hook_and_a_frozen_layer_are_part_of_the_model():
-    plain, hooked, frozen = same_weights(lambda _: mlp(), 0, 1, 2)
-    hooked[0].register_forward_hook(lambda layer, inputs, output: 2 * output)
+def test_a_frozen_layer_is_part_of_the_model():
+    plain, frozen = same_weights(lambda _: mlp(), 0, 1)
     frozen[3].requires_grad_(False)
-    numbers = [noise_of(model) for model in (plain, hooked, frozen)]
-    assert not (numbers[0] == numbers[1]).any()
-    assert torch.equal(numbers[1], noise_of(copy.deepcopy(hooked)))
-    hooked[0]._forward_hooks[10**6] = hooked[0]._forward_hooks.popitem()[1]  # its number counts the hooks of a process
-    assert torch.equal(numbers[1], noise_of(hooked))
-    assert not (numbers[0][:4] == numbers[2][:4]).any()
+    assert not (noise_of(plain)[:4] == noise_of(frozen)[:4]).any()
 
 
 def test_a_class_that_is_written_anew_has_unrelated_noise():
@@ -415,34 +377,107 @@ class Remembering(CrossEntropy):
 
 
 @pytest.mark.parametrize("average", [0.0, 0.5])
-def test_nothing_that_a_layer_keeps_is_published(tmp_path, average):
+def test_nothing_that_a_layer_keeps_is_published(average):
     model, loss = Keeping(), Remembering()
-    trained = train(model, *records(), quick(), delta=DELTA, loss=loss, average=average, checkpoint=tmp_path)
+    trained = train(model, *records(), quick(), delta=DELTA, loss=loss, average=average)
     assert trained.model.last is None
     assert model.last is None
     assert not hasattr(loss, "last")
     assert set(vars(trained.model)) == set(vars(model))
     assert not torch.equal(trained.model.inner.weight, model.inner.weight)
     assert torch.equal(trained.model.start, torch.ones(2))
-    state, *_ = read_checkpoint(tmp_path)
-    assert all(torch.equal(state[name], value) for name, value in trained.model.state_dict().items())
 
 
 class Rewriting(nn.Linear):
-    """Puts records into its parameters, but not the few that a model is tried on."""
+    """Puts records into its parameters, but not the blank one that a model is tried on by itself."""
 
     def forward(self, x):
-        if len(x) > 4:
+        if torch._C._functorch.is_functorch_wrapped_tensor(x):
             with torch.no_grad():
                 self.weight.fill_(x.detach().sum())
         return super().forward(x)
 
 
-def test_a_layer_that_rewrites_its_parameters_publishes_none_of_it():
-    model = Rewriting(3, 2).double()
+def test_a_layer_that_rewrites_its_parameters_is_refused():
+    with pytest.raises(ValueError, match="model must have gradients for single records"):
+        train(Rewriting(3, 2).double(), *records(), quick(noise_multiplier=1.0), delta=DELTA)
+
+
+HOOKS = {
+    "register_forward_hook": lambda layer, inputs, output: None,
+    "register_forward_pre_hook": lambda layer, inputs: None,
+    "register_full_backward_hook": lambda layer, inputs, outputs: None,
+    "register_full_backward_pre_hook": lambda layer, outputs: None,
+    "register_state_dict_post_hook": lambda layer, state, prefix, metadata: None,
+    "register_load_state_dict_post_hook": lambda layer, keys: None,
+}
+
+
+@pytest.fixture
+def no_record_touched(monkeypatch):
+    monkeypatch.setattr(Ledger, "__init__", lambda *_: pytest.fail("a ledger got the records"))
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("part", [0, 3])
+def test_hooks_are_refused_before_a_record_is_touched(name, part, no_record_touched):
+    model = mlp()
+    getattr(model[part], name)(HOOKS[name])
+    with pytest.raises(ValueError, match=rf"model must have no hooks.*'{part}' of type Linear"):
+        train(model, *records(), quick(), delta=DELTA)
+
+
+def test_a_hook_that_logs_would_publish_records():
+    """Why hooks are refused: a copy of a model has the same function, which holds the same list."""
+    seen, model = [], mlp()
+    model[0].register_forward_hook(lambda layer, inputs, output: seen.append(inputs[0]))
+    copied = copy.deepcopy(model)
+    copied(torch.tensor(X).float())
+    [hook] = model[0]._forward_hooks.values()
+    assert torch.equal(hook.__closure__[0].cell_contents[0], torch.tensor(X).float())
+    with pytest.raises(ValueError, match="model must have no hooks"):
+        train(model, *records(), quick(), delta=DELTA)
+
+
+class Logging(nn.Module):
+    """Hands what it is shown to a function among its attributes."""
+
+    def __init__(self, log):
+        super().__init__()
+        self.inner, self.log = nn.Linear(3, 2), log
+
+    def forward(self, x):
+        if isinstance(self.log, list):
+            self.log.append(x)
+        elif callable(self.log):
+            self.log(x)
+        return self.inner(x)
+
+
+def logging_function():
     seen = []
-    trained = train(model, *records(), quick(noise_multiplier=1.0), delta=DELTA, optimizer=recording(seen))
-    assert torch.equal(trained.model.weight, model.weight)  # the rate is 0: nothing has moved but by the layer
+    return lambda x: seen.append(x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        logging_function,
+        lambda: functools.partial(logging_function()),
+        lambda: {"inside": [logging_function()]},
+    ],
+    ids=["closure", "partial", "container"],
+)
+def test_a_closure_among_the_attributes_is_refused_before_a_record_is_touched(make, no_record_touched):
+    model = nn.Sequential(Logging(make()))
+    with pytest.raises(ValueError, match=r"function with a closure.*'0' of type Logging with \['log'\]"):
+        train(model, *records(), quick(), delta=DELTA)
+
+
+def test_what_holds_no_records_is_no_closure():
+    for held in (torch.relu, [nn.functional.max_pool2d], []):
+        trained = train(Logging(held), *records(), quick(1), delta=DELTA)
+        assert trained.model.log == held  # and the list is as empty as before
 
 
 class Counting(nn.Linear):
@@ -468,7 +503,7 @@ def test_buffers_that_change_are_refused(how):
 
 def test_tables_that_lookups_rewrite_are_refused():
     model = nn.Sequential(nn.Embedding(4, 3, max_norm=1.0), nn.Flatten(), nn.Linear(6, 2))
-    with pytest.raises(ValueError, match="'0' with max_norm"):
+    with pytest.raises(ValueError, match="'0' of type Embedding with max_norm"):
         train(model, np.zeros((4, 2), dtype=int), np.arange(4) % 2, quick(), delta=DELTA)
 
 
@@ -504,7 +539,7 @@ def jittered(record):
 def test_views_repeat_with_the_seed_and_change_neither_noise_scale_nor_guarantee():
     X, y = records()
     told = []
-    options = {"delta": DELTA, "random_state": 3, "micro_batch": 7, "on_step": told.append}
+    options = {"delta": DELTA, "random_state": 3, "on_step": told.append}
     model = mlp()
     state = torch.random.get_rng_state()
     plain = train(model, X, y, quick(), **options)
@@ -544,13 +579,12 @@ def test_every_step_has_the_gradient_of_the_model_before_it():
         torch.testing.assert_close(found, value, rtol=0, atol=1e-6)
 
 
-def test_a_shared_parameter_is_averaged_under_all_its_names(tmp_path):
+def test_a_shared_parameter_is_trained_and_averaged_as_one():
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2))
     model[1].weight = model[0].weight
-    trained = train(model, *records(), quick(), delta=DELTA, average=0.5, checkpoint=tmp_path)
-    state, *_ = read_checkpoint(tmp_path)
-    assert torch.equal(state["0.weight"], state["1.weight"])
-    assert torch.equal(state["0.weight"], trained.model[0].weight)
+    trained = train(model, *records(), quick(), delta=DELTA, average=0.5)
+    assert trained.model[1].weight is trained.model[0].weight
+    assert not torch.equal(trained.model[0].weight, model[0].weight)
 
 
 @pytest.mark.parametrize(("average", "last"), [(0.0, 1), (0.1, 1), (0.5, 4), (0.99, 8)])
@@ -569,107 +603,14 @@ def test_the_result_is_the_mean_of_the_last_models(average, last):
         torch.testing.assert_close(found, torch.stack(models).mean(0))
 
 
-def test_a_mean_is_resumed_and_published(tmp_path):
-    whole = run(average=0.7)
-    assert not equal(whole, run())
-    with pytest.raises(Killed):
-        run(tmp_path, 7, average=0.7)
-    resumed = run(tmp_path, average=0.7)
-    assert equal(whole, resumed)
-    state, *_ = read_checkpoint(tmp_path)
-    assert all(torch.equal(state[name], value) for name, value in whole.model.state_dict().items())
-    assert equal(whole, run(tmp_path, average=0.7))
-    with pytest.raises(ValueError, match="another run"):
-        run(tmp_path, average=0.2)
+# One bill
 
 
-# Checkpoints
-
-
-class Killed(Exception):
-    pass
-
-
-def run(folder=None, kill_after=None, model=None, data=None, **options):
-    def hook(step):
-        if kill_after is not None and step.index == kill_after:
-            raise Killed
-
-    X, y = data or records()
-    arguments = {
-        "schedule": Schedule.sad(11, 3, 0.8, 0.9, 1.5, sample_rate=0.3, sigma_final=8.0),
-        "delta": DELTA,
-        "optimizer": functools.partial(torch.optim.SGD, lr=0.2, momentum=0.9),
-        "steps_per_epoch": 3,
-        "random_state": 4,
-    } | options
-    return train(model or mlp(dropout=0.2), X, y, **arguments, checkpoint=folder, on_step=hook)
-
-
-@pytest.mark.parametrize("kill_after", [0, 4, 5, 10])
-def test_killed_and_resumed_is_uninterrupted(tmp_path, kill_after):
-    whole = run()
-    with pytest.raises(Killed):
-        run(tmp_path, kill_after)
-    resumed = run(tmp_path)
-    assert equal(whole, resumed)
-    assert not (tmp_path / KEY).exists()
-    assert equal(whole, run(tmp_path))  # finished: read, not run again
-
-
-def test_a_run_without_a_seed_resumes_to_one_end(tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    with pytest.raises(Killed):
-        run(first, 4, random_state=None)
-    shutil.copytree(first, second)
-    assert stat.S_IMODE((first / KEY).stat().st_mode) == 0o600
-    one, other = run(first, random_state=None), run(second, random_state=None)
-    assert equal(one, other)  # steps that were repeated had the same noise: no second release
-
-
-def test_a_checkpoint_tells_the_guarantee_and_no_secret(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, 7, random_state=None)
-    key = (tmp_path / KEY).read_text().split('"')[3]
-    published = (tmp_path / "model.pt").read_bytes()
-    raw = int(key, 16).to_bytes(32, "big")
-    trained = run(tmp_path, random_state=None)
-    for shown in (published, (tmp_path / "model.pt").read_bytes(), pickle.dumps(trained)):
-        assert not any(secret in shown for secret in (key.encode(), raw, raw[::-1]))
-    state, schedule, guarantee, steps = read_checkpoint(tmp_path)
-    assert steps == 11
-    assert schedule == trained.schedule
-    assert guarantee == trained.guarantee
-    assert any(KEY in item for item in guarantee.assumes)
-    assert all(torch.equal(state[name], value) for name, value in trained.model.state_dict().items())
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.pt"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"data": records(seed=1)},
-        {"schedule": Schedule.constant(11, sample_rate=0.3)},
-        {"model": mlp(dropout=0.2, seed=1)},
-        {"class_weight": (1.0, 2.0)},
-    ],
-    ids=["data", "schedule", "model", "weights"],
-)
-def test_another_run_cannot_continue_a_checkpoint(tmp_path, change):
-    with pytest.raises(Killed):
-        run(tmp_path, 4)
-    with pytest.raises(ValueError, match="another run"):
-        run(tmp_path, **change)
-
-
-def test_nothing_continues_without_its_noise(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, 4)
-    (tmp_path / KEY).unlink()
-    with pytest.raises(ValueError, match="second release"):
-        run(tmp_path)
-    with pytest.raises(ValueError, match="folder must hold a checkpoint"):
-        read_checkpoint(tmp_path / "nowhere")
+def test_a_bill_that_is_not_the_schedules_publishes_nothing(monkeypatch):
+    real = Ledger.sampled
+    monkeypatch.setattr(Ledger, "sampled", lambda *a: real(*a) if real(*a) is not None else None)  # each step twice
+    with pytest.raises(RuntimeError, match="bill is not that of the schedule"):
+        train(mlp(), *records(), quick(), delta=DELTA)
 
 
 # What is refused, and shown
@@ -719,7 +660,6 @@ def test_batch_normalisation_is_refused_by_name(layer):
         ({"class_weight": (0.0, 0.0)}, "class_weight must"),
         ({"weighting": "after"}, "weighting must"),
         ({"n_records": 0}, "n_records must"),
-        ({"micro_batch": 0}, "micro_batch must"),
         ({"augment": lambda record: record}, "augment must"),
         ({"augment": lambda record: record[:1].expand(2, 1)}, "gradients for single records"),
         ({"average": 1.0}, "average must"),
@@ -730,10 +670,7 @@ def test_batch_normalisation_is_refused_by_name(layer):
         ({"model": nn.Linear(3, 1)}, "model must map"),
         ({"model": mlp().bfloat16()}, "32 or 64 bits"),
         ({"progress": "no"}, "progress must"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch must"),
         ({"accounting": {"beside": ()}}, "accounting must"),
-        ({"precision": "half"}, "precision must"),
-        ({"precision": "bfloat16", "model": mlp().double()}, "precision must be 'full' with parameters of 64 bits"),
         ({"model": image_model(), "X": np.zeros((20, 1, 5, 5))}, "gradients for single records"),
         ({"model": image_model(), "X": np.zeros((20, 3, 4, 4), dtype=np.uint8)}, "gradients for single records"),
         ({"X": np.where(np.arange(60).reshape(20, 3) == 59, np.inf, X)}, "X must hold finite"),

@@ -29,7 +29,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from scipy import stats
 
 from helpers.data.domain import Domain
-from helpers.erm import OutputPerturbationClassifier
+from helpers.erm import DPCoordinateDescentClassifier, OutputPerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, randomness
 from helpers.privacy.ledger import Terms
 from helpers.synthesis import MST
@@ -46,9 +46,11 @@ def variants(cls):
         domain = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=4)
         choosing = {"domain": domain, "workload": "all"} | ({} if cls is MST else {"k": 2})
         return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE})
-    if issubclass(cls, OutputPerturbationClassifier):  # a penalty so strong that every record pulls with all its force
-        strong = {"loss": "huber", "regularization": 10.0}
+    strong = {"loss": "huber", "regularization": 10.0}  # under this penalty every record pulls with all its force
+    if issubclass(cls, OutputPerturbationClassifier):
         return (*found, strong, strong | {"delta": 1e-3})
+    if issubclass(cls, DPCoordinateDescentClassifier):
+        return (*found, strong | {"regularization": 1e6})
     return found
 
 

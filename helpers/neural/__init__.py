@@ -1,7 +1,7 @@
 """Private training of neural networks: one schedule for noise, accounting and calibration, and a trainer that runs it.
 
 Modules: `schedule` (noise, clipping and sampling of every step), `losses` (of single records), `gradients` (of single
-records, clipped and summed), `training` (Poisson batches, noise, checkpoints), `classifier` (all of it as a scikit-
+records, clipped and summed), `training` (Poisson batches, noise), `classifier` (all of it as a scikit-
 learn estimator), `decisions` (its private cut-off), `models` (that treat every record alone), `attention` (of few
 tokens), `features` (of images, without training). The only room that imports PyTorch.
 """
@@ -12,7 +12,7 @@ from helpers.neural.gradients import clipped_sum
 from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, effective_number_weights
 from helpers.neural.models import FTTransformer, ResidualCNN, ResNet18, linear, load_pretrained, mlp, with_prior
 from helpers.neural.schedule import Schedule
-from helpers.neural.training import ExecutedStep, Trained, poisson_sample, read_checkpoint, train
+from helpers.neural.training import ExecutedStep, Trained, poisson_sample, train
 
 __all__ = [
     "LDAM",
@@ -33,7 +33,6 @@ __all__ = [
     "load_pretrained",
     "mlp",
     "poisson_sample",
-    "read_checkpoint",
     "train",
     "with_prior",
 ]

@@ -9,8 +9,7 @@ the weight of every record in every batch, and nothing pays for it.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,16 +35,8 @@ from helpers.neural import models
 from helpers.neural.decisions import balanced_cut_off
 from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, RecordLoss, effective_number_weights
 from helpers.neural.schedule import Schedule
-from helpers.neural.training import check_trainable, throw_away, train
-from helpers.privacy import (
-    ADD_REMOVE,
-    Guarantee,
-    PrivateMixin,
-    check_random_state,
-    child_state,
-    class_counts,
-    noise_assumptions,
-)
+from helpers.neural.training import Descent, check_trainable, throw_away
+from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, check_random_state, noise_assumptions
 from helpers.privacy.accounting import ApproximateDpEvent
 
 # From the numbers of features and classes, and a seed for the starting values.
@@ -244,38 +235,108 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit privately to X (n, d) and labels y (n,); returns self. A fit that fails leaves nothing behind."""
         self._forget()
+        self._check_parameters()
+        budget = self._budget()
+        schedule = self._schedule().calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
+        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         try:
-            return self._fit(X, y)
-        except BaseException:  # an interrupt too: what was released by then has no guarantee yet
+            if self.bounds is not None:
+                check_bounds(self.bounds, X.shape[1])
+            codes = label_codes(y, check_classes(self.classes))
+            ledger = Ledger((X, codes), ADD_REMOVE, self._noise_generator(X, y))
+            vars(self).update(self._learn(X.shape[1], ledger, schedule, budget))
+        except BaseException:  # an interrupt too
             self._forget()
             raise
+        return self
 
     def _forget(self):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
-    def _fit(self, X, y):
-        self._check_parameters()
-        budget = self._budget()
-        schedule = self._schedule().calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
-        if self.bounds is not None:
-            check_bounds(self.bounds, X.shape[1])
-        self.classes_ = check_classes(self.classes)
-        codes = label_codes(y, self.classes_)
-        rng = self._noise_generator(X, y)
-        network = self._new_model(X.shape[1], rng)
-        self.counts_ = self._noisy_counts(codes, budget, rng)
-        self.class_weight_ = self._class_weights()
-        self.schedule_ = schedule
-        self.model_ = self._trained(network, X, codes, rng)
-        self.shifts_ = self._shifts(X, codes, budget, rng)
-        self.guarantee_ = self._guarantee(budget, rng)
-        return self
+    def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule, budget: Budget) -> dict[str, Any]:
+        """All attributes of the fitted object, from the ledger's answers."""
+        classes = check_classes(self.classes)
+        network = self._new_model(n_features, ledger.rng)
+        counts = None
+        if budget.counts:
+            counts = ledger.class_counts(
+                lambda records: np.bincount(records[1], minlength=len(classes)), len(classes), budget.counts
+            )
+        # Raised to one record, which can be divided by.
+        positive = None if counts is None else np.maximum(counts, 1).astype(float)
+        log_prior = None if counts is None else np.log(positive / positive.sum())
+        match self.class_weight:
+            case None:
+                class_weight = None
+            case dict():
+                class_weight = np.array([float(self.class_weight[label]) for label in classes.tolist()])
+            case _:
+                class_weight = _COUNTED_WEIGHTS[self.class_weight](positive)
+        loss = self.loss
+        if isinstance(loss, str):
+            loss = _LOSSES[loss](tuple(positive) if loss in _COUNTED_LOSSES else ())
+        descent = Descent(
+            network if self.prior is None else models.with_prior(network, log_prior),
+            torch.zeros(n_features),
+            schedule,
+            loss=loss,
+            class_weight=class_weight,
+            weighting=self.weighting,
+            optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
+            n_records=self._divisor(positive, class_weight),
+            augment=None,
+            average=self.average,
+            device=self.device,
+            on_step=None,
+            progress=False,
+        )
+        as_tensors = ledger.view(
+            lambda records: (
+                torch.from_numpy(self._as_input(records[0]).astype(np.float32)),
+                torch.from_numpy(records[1]),
+            )
+        )
+        model = descent.run(as_tensors).cpu().double()
+        shifts = np.zeros(len(classes))
+        if self.decision == "prior":
+            # A weighted model's classes are as frequent as their shares times their weights.
+            shifts = log_prior + np.log(1.0 if class_weight is None else class_weight)
+        elif self.decision == "cut-off":
+            centre = 0.0 if self.prior is None else float(np.diff(log_prior)[0])
+            scored = ledger.view(
+                lambda records: (np.diff(self._logits(model, records[0]))[:, 0] - centre, records[1] == 1)
+            )
+            shifts[1] = centre + balanced_cut_off(scored, tuple(positive), budget.cut_off)
+        assumes = (
+            "starting values of the model public",
+            "set of labels public",
+            *(("number that divides the sums public",) if self.n_records is not None else ()),
+            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
+            *(("feature bounds public",) if self.bounds is not None else ()),
+            *noise_assumptions(ledger.rng),
+        )
+        return {
+            "classes_": classes,
+            "counts_": counts,
+            "class_weight_": class_weight,
+            "schedule_": schedule,
+            "model_": model,
+            "shifts_": shifts,
+            # At the budget itself: calibration spends a little less.
+            "guarantee_": schedule.guarantee(
+                self.delta,
+                **self._accounting(),
+                beside=budget.events(),
+                assumes=assumes,
+                ledger=ledger,
+                budget=self.epsilon,
+            ),
+        }
 
     def decision_function(self, X):
         """Scores (n,), positive for the second class; with more classes (n, K)."""
-        scores = self._logits(self._checked(X)) - self.shifts_
+        scores = self._logits(self.model_, self._checked(X)) - self.shifts_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):
@@ -285,7 +346,7 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         """Class probabilities (n, K) as the network sees them; they know nothing of `decision`."""
-        return softmax(self._logits(self._checked(X)), axis=1)
+        return softmax(self._logits(self.model_, self._checked(X)), axis=1)
 
     # ------------------------------------------------------------------------------------------ public parameters
 
@@ -355,67 +416,11 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def _accounting(self) -> dict[str, str | float]:
         return {"accountant": "pld", "interval": 1e-3 * self.epsilon}
 
-    # ---------------------------------------------------------------------------------------------------- releases
-
-    def _noisy_counts(self, codes, budget, rng) -> np.ndarray | None:
-        if not budget.counts:
-            return None
-        return class_counts(codes, range(len(self.classes_)), budget.counts, ADD_REMOVE, rng).value
-
-    def _positive_counts(self) -> np.ndarray:
-        """Noisy counts, raised to one record, which can be divided by."""
-        return np.maximum(self.counts_, 1).astype(float)
-
-    def _log_prior(self) -> np.ndarray:
-        counts = self._positive_counts()
-        return np.log(counts / counts.sum())
-
-    def _class_weights(self) -> np.ndarray | None:
-        if self.class_weight is None:
-            return None
-        if isinstance(self.class_weight, dict):
-            return np.array([float(self.class_weight[label]) for label in self.classes_.tolist()])
-        return _COUNTED_WEIGHTS[self.class_weight](self._positive_counts())
-
-    def _divisor(self) -> int:
-        """What the sums of gradients are divided by: the noisy largest pull of all records over C, but at least 1.
-
-        Weights of the loss are no part of it: where gradients are long, clipping takes them off, and a sum of pulls of
-        C divided by small weights would be a step far longer than the rate allows.
-        """
-        if self.n_records is not None:
-            return self.n_records
-        weights = 1.0 if self.class_weight_ is None or self.weighting == "loss" else self.class_weight_
-        return max(round(float(np.sum(weights * self._positive_counts()))), 1)
-
-    def _trained(self, network, X, codes, rng) -> nn.Module:
-        """The trained network, offset included, in evaluation mode."""
-        network = network if self.prior is None else models.with_prior(network, self._log_prior())
-        loss = self.loss
-        if isinstance(loss, str):
-            loss = _LOSSES[loss](tuple(self._positive_counts()) if loss in _COUNTED_LOSSES else ())
-        trained = train(
-            network,
-            self._as_input(X).astype(np.float32),
-            codes,
-            self.schedule_,
-            delta=self.delta,
-            accounting=self._accounting(),
-            loss=loss,
-            class_weight=self.class_weight_,
-            weighting=self.weighting,
-            optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
-            average=self.average,
-            n_records=self._divisor(),
-            random_state=child_state(self.random_state, rng),
-            device=self.device,
-            progress=False,
-        )
-        return trained.model.cpu().double()
+    # ------------------------------------------------------------------------------------------- parts of training
 
     def _new_model(self, n_features, rng) -> nn.Module:
         """The network before training; what the caller made is tried before anything is paid for."""
-        seed, n_classes = int(rng.integers(2**63)), len(self.classes_)
+        seed, n_classes = int(rng.integers(2**63)), len(self.classes)
         loss = CrossEntropy() if isinstance(self.loss, str) else self.loss
         if isinstance(self.model, str):
             network = _MODELS[self.model](n_features, n_classes, seed)
@@ -430,30 +435,16 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"model must give one logit a class, {n_classes}, got {found}")
         return network
 
-    def _shifts(self, X, codes, budget, rng) -> np.ndarray:
-        if self.decision == "likely":
-            return np.zeros(len(self.classes_))
-        if self.decision == "prior":
-            # A weighted model's classes are as frequent as their shares times their weights.
-            return self._log_prior() + np.log(1.0 if self.class_weight_ is None else self.class_weight_)
-        logits = self._logits(X)
-        centre = 0.0 if self.prior is None else float(np.diff(self._log_prior())[0])
-        scores = logits[:, 1] - logits[:, 0] - centre
-        cut = balanced_cut_off(scores, codes == 1, self._positive_counts(), budget.cut_off, rng)
-        return np.array([0.0, centre + cut.value])
+    def _divisor(self, counts, class_weight) -> int:
+        """What the sums of gradients are divided by: the noisy largest pull of all records over C, but at least 1.
 
-    def _guarantee(self, budget, rng) -> Guarantee:
-        """Of everything, at the budget itself: calibration spends a little less."""
-        assumes = (
-            "starting values of the model public",
-            "set of labels public",
-            *(("number that divides the sums public",) if self.n_records is not None else ()),
-            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
-            *(("feature bounds public",) if self.bounds is not None else ()),
-            *noise_assumptions(rng),
-        )
-        found = self.schedule_.guarantee(self.delta, **self._accounting(), beside=budget.events(), assumes=assumes)
-        return replace(found, epsilon=float(self.epsilon))
+        Weights of the loss are no part of it: where gradients are long, clipping takes them off, and a sum of pulls of
+        C divided by small weights would be a step far longer than the rate allows.
+        """
+        if self.n_records is not None:
+            return self.n_records
+        weights = 1.0 if class_weight is None or self.weighting == "loss" else class_weight
+        return max(round(float(np.sum(weights * counts))), 1)
 
     # ------------------------------------------------------------------------------------------------- predictions
 
@@ -468,16 +459,16 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             return into_ball(X, np.asarray(self.bounds, dtype=float), radius=math.sqrt(X.shape[1]))
         return np.clip(X, -_LARGEST_VALUE, _LARGEST_VALUE)
 
-    def _logits(self, X) -> np.ndarray:
+    def _logits(self, model, X) -> np.ndarray:
         """Logits (n, K) of rows X (n, d), each of its row alone, whatever the network does with a batch.
 
-        By a copy: layers may keep what they are shown, and `model_` is published.
+        By a copy: layers may keep what they are shown, and the model is published.
         """
-        model, rows = throw_away(self.model_), torch.from_numpy(self._as_input(X))
+        model, rows = throw_away(model), torch.from_numpy(self._as_input(X))
         # Mapped with gradients on: without, PyTorch's fused encoder layers run, which cannot be mapped.
         alone = vmap(lambda row: model(row[None])[0], randomness="different")
         parts = [alone(rows[start : start + _ROWS]).detach().numpy() for start in range(0, len(rows), _ROWS)]
-        return np.concatenate([np.empty((0, len(self.classes_))), *parts])
+        return np.concatenate([np.empty((0, len(self.classes))), *parts])
 
 
 def _check_named(name, value, names):

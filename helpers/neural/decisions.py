@@ -5,44 +5,28 @@ from log-odds. The cut-off found here needs no calibration, only the ranking. Wh
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from helpers.checks import check_real
-from helpers.privacy import ADD_REMOVE, Release, Sensitivity, exponential
+from helpers.privacy import Ledger
 
 _SIZES = np.geomspace(1e-3, 30.0, 500)
 # As dense around 0 as the scores of a model that has hardly moved, and as wide as those of one that is sure.
 CUT_OFFS = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 
-def balanced_cut_off(
-    scores: ArrayLike,
-    is_positive: ArrayLike,
-    counts: tuple[float, float],
-    epsilon: float,
-    rng: np.random.Generator | None = None,
-) -> Release:
+def balanced_cut_off(ledger: Ledger, counts: tuple[float, float], epsilon: float) -> float:
     """One of `CUT_OFFS` from which to say yes for a large balanced accuracy: pure epsilon-DP under add/remove.
 
     Parameters
     ----------
-    scores : array (n,)
-        Larger where a record is more likely positive, about 0 where the model has no opinion; from a model that is
-        private itself.
-    is_positive : array of bool (n,)
-        Private.
+    ledger : Ledger
+        Of scores (n,), larger where a record is more likely positive and about 0 where the model has no opinion, and of
+        whether each record is positive (n,). The scores come from a model that is private itself.
     counts : (float, float)
         Public (or private and paid for) numbers of negative and positive records, > 0. They need not be right; wrong
         ones shift the balance between the two kinds of mistakes.
     epsilon : float
         > 0.
-    rng : numpy.random.Generator, optional
-        As in `helpers.privacy.exponential`.
-
-    Returns
-    -------
-    Release
-        The cut-off.
 
     Raises
     ------
@@ -58,15 +42,19 @@ def balanced_cut_off(
 
     Source: McSherry and Talwar 2007, Theorem 6, for monotone utilities.
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> scores, positive = np.linspace(-4, 4, 8001), np.arange(8001) >= 6000
-    >>> release = balanced_cut_off(scores, positive, (6000, 2001), 1.0, np.random.default_rng(0))
-    >>> round(release.value, 1), str(release.guarantee)
+    >>> ledger = Ledger((scores, positive), ADD_REMOVE, np.random.default_rng(0))
+    >>> round(balanced_cut_off(ledger, (6000, 2001), 1.0), 1), str(ledger.guarantee(1.0, 0.0, source="cut-off"))
     (2.0, '(1, 0)-DP, add/remove-one')
     """
     negatives, positives = (check_real("counts", count, low=0, inclusive="neither") for count in counts)
-    scores, is_positive = np.asarray(scores, dtype=float), np.asarray(is_positive, dtype=bool)
-    hits = is_positive.sum() - np.searchsorted(np.sort(scores[is_positive]), CUT_OFFS)
-    rejections = np.searchsorted(np.sort(scores[~is_positive]), CUT_OFFS)
-    change = Sensitivity(1 / min(negatives, positives), ADD_REMOVE, "linf")
-    choice = exponential(hits / positives + rejections / negatives, change, epsilon, rng, monotonic=True)
-    return Release(float(CUT_OFFS[choice.value]), choice.guarantee)
+    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
+
+    def utilities(records):
+        scores, is_positive = (np.asarray(part) for part in records)
+        hits = is_positive.sum() - np.searchsorted(np.sort(scores[is_positive]), CUT_OFFS)
+        rejections = np.searchsorted(np.sort(scores[~is_positive]), CUT_OFFS)
+        return hits / positives + rejections / negatives
+
+    return float(CUT_OFFS[ledger.choose(utilities, 1 / min(negatives, positives), epsilon=epsilon, monotonic=True)])

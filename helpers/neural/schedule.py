@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, event_epsilon, event_supported, gaussian_mu
+from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, Ledger, event_epsilon, event_supported, gaussian_mu
 from helpers.privacy.search import smallest
 
 ACCOUNTANTS = ("smaller", "pld", "rdp")
@@ -326,6 +327,11 @@ class Schedule:
         """
         return _event(self.noise_multipliers, self.sample_rates)
 
+    def _steps(self) -> Counter[DpEvent]:
+        """How often each step is made."""
+        levels = zip(*_levels(self.noise_multipliers, self.sample_rates), strict=True)
+        return Counter({_one_step(*level): int(count) for level, count in levels})
+
     def epsilon(
         self,
         delta: float,
@@ -375,6 +381,8 @@ class Schedule:
         interval: float | None = None,
         beside: Iterable[DpEvent] = (),
         assumes: Iterable[str] = (),
+        ledger: Ledger | None = None,
+        budget: float | None = None,
     ) -> Guarantee:
         """The guarantee of the whole run, every intermediate model included, under add/remove.
 
@@ -384,14 +392,28 @@ class Schedule:
             As in `epsilon`.
         assumes : iterable of str
             What the guarantee assumes besides the schedule's own needs.
+        ledger : Ledger, optional
+            What the steps and all that is `beside` them were released by.
+        budget : float, optional
+            Epsilon that is told in place of what is spent, which may not be above it.
 
         Raises
         ------
         ValueError
             A parameter is out of range.
+        RuntimeError
+            The ledger's bill is not exactly that, or is above the budget: nothing that was released may be published.
         """
         beside = tuple(beside)
+        if ledger is not None and ledger.bill != Counter(beside) + self._steps():
+            raise RuntimeError("the ledger's bill is not that of the schedule and what is beside it: publish nothing")
         epsilon, used = self._bound(delta, accountant, interval, beside)
+        if budget is not None:
+            if not epsilon <= budget:
+                raise RuntimeError(
+                    f"the releases cost {epsilon:g}, more than the budget of {budget:g}: publish nothing"
+                )
+            epsilon = float(budget)
         own = ("schedule public", *(("secret sample",) if self.sample_rates.min() < 1 else ()), EXACT_REALS)
         source = _SOURCES[used] + (f", composed with {len(beside)} releases beside them" if beside else "")
         return Guarantee(
@@ -547,11 +569,15 @@ def _levels(sigma: NDArray, rates: NDArray) -> tuple[NDArray, NDArray]:
 
 def _event(sigma: NDArray, rates: NDArray) -> DpEvent:
     parts = []
-    for (noise, rate), count in zip(*_levels(sigma, rates), strict=True):
-        step = GaussianDpEvent(float(noise))
-        step = step if rate == 1 else PoissonSampledDpEvent(float(rate), step)
+    for level, count in zip(*_levels(sigma, rates), strict=True):
+        step = _one_step(*level)
         parts.append(step if count == 1 else SelfComposedDpEvent(step, int(count)))
     return parts[0] if len(parts) == 1 else ComposedDpEvent(parts)
+
+
+def _one_step(noise: float, rate: float) -> DpEvent:
+    step = GaussianDpEvent(float(noise))
+    return step if rate == 1 else PoissonSampledDpEvent(float(rate), step)
 
 
 def _stage_lengths(total: int, weights: NDArray) -> list[int]:

@@ -1,39 +1,36 @@
 """Private training of neural networks: what is executed is what is accounted.
 
 `train` runs the steps of a `Schedule`: a Poisson sample with the schedule's own rate, gradients of single records,
-clipping, a sum, noise, division by the *expected* batch size. The result, with every model on the way to it, is
-differentially private under add/remove, and its guarantee comes from the schedule that was run.
+clipping, a sum, noise, division by the *expected* batch size. Every step is one query to a `Ledger`, which draws the
+noise and writes the bill; the guarantee is that of the schedule, and is given only if the bill is the schedule's. The
+result, with every model on the way to it, is differentially private under add/remove.
 
-Four decisions that the guarantee rests on:
+Three decisions that the guarantee rests on:
 
-*Gradients of single records.* `helpers.neural.gradients` differentiates each record's loss alone, or takes a faster
-route after checking that it does the same. Random views of a record (`augment`) are made from that record alone, and
-their gradients are averaged before clipping, so that all of them together pull with at most C.
-
-*Noise by ChaCha20.* Batches and noise come from NumPy generators that nobody can predict; PyTorch's own generators are
-not cryptographic and take seeds of 64 bits. Noise is drawn, and norms are taken, with 64-bit floats; a norm has room
-for what rounding can add to the record's part of a sum. The model sees the noisy mean rounded to its own type. None of
-this hides the gaps between floating-point numbers, nor that a record may move the last bits of another's gradient, or
-of the sum, by its presence (`EXACT_REALS` in the guarantee).
+*Gradients of single records.* `helpers.neural.gradients` differentiates each record's loss alone. Random views of a
+record (`augment`) are made from that record alone, and their gradients are averaged before clipping, so that all of
+them together pull with at most C.
 
 *A record without a finite gradient contributes nothing.* If its norm is infinite or not a number, its clipped gradient
 is zero, as if it had not been drawn; nothing is raised, counted or shown. One record can thus neither spoil the sum nor
 be seen by its failure. If the model itself has diverged, training goes on with noise alone.
 
-*What is published has never seen a record.* Forward passes are run by a copy of the model that is thrown away, because
-a layer may keep what it was shown. Parameters are copied to it before every step, and gradients are all it gives.
+*What is published has never seen a record.* Forward passes are run by a copy of the model, because a layer may keep
+what it was shown. The published model is another copy, made before the first record is touched, with the trained
+parameters put into it. What two copies would share (hooks, functions that hold values) is refused.
+
+Batches and noise come from NumPy generators that nobody can predict; PyTorch's own generators are not cryptographic.
+None of this hides the gaps between floating-point numbers, nor that a record may move the last bits of another's
+gradient, or of the sum, by its presence (`EXACT_REALS` in the guarantee).
 """
 
 import copy
 import functools
 import itertools
-import json
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -45,15 +42,12 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from tqdm import tqdm
 
 from helpers.checks import check_boolean, check_choice, check_integer, check_real
-from helpers.neural.gradients import ClippedSums, as_input
+from helpers.neural.gradients import as_input, clipped_sum
 from helpers.neural.losses import CrossEntropy, RecordLoss
 from helpers.neural.schedule import Schedule
-from helpers.privacy import ADD_REMOVE, Guarantee, noise_assumptions, noise_generator
+from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, noise_assumptions, noise_generator
 from helpers.privacy.randomness import check_random_state
 
-KEY_SECRET = "the file private-noise-key.json was kept secret until the end of the run"
-BFLOAT16 = "gradients in bfloat16 do not depend on the other records"
-_PUBLIC, _PRIVATE = "model.pt", "private-noise-key.json"
 _ACCOUNTING = {"accountant", "interval"}
 _RATE_BITS = 53
 _PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)
@@ -116,14 +110,10 @@ def train(
     weighting: str = "loss",
     optimizer: OptimizerFactory = _SGD,
     n_records: int | None = None,
-    micro_batch: int = 256,
-    precision: str = "full",
     augment: Augmentation | None = None,
     average: float = 0.0,
     random_state: int | None = None,
     device: str | torch.device = "cpu",
-    checkpoint: str | os.PathLike | None = None,
-    steps_per_epoch: int | None = None,
     accounting: Mapping[str, Any] | None = None,
     on_step: Callable[[ExecutedStep], None] | None = None,
     progress: bool = True,
@@ -133,9 +123,10 @@ def train(
     Parameters
     ----------
     model : torch.nn.Module
-        Maps (1, ...) to logits (1, K), with parameters of 32 or 64 bits. Its starting values are public, with its
-        buffers, which stay as they are. An index outside the table of an `nn.Embedding` counts as the nearest row: an
-        error would tell of the record.
+        Maps (V, ...) to logits (V, K), with parameters of 32 or 64 bits. Its starting values are public, with its
+        buffers, which stay as they are. It has no hooks and, among its attributes, no function with a closure: either
+        could carry a record into the published model. An index outside the table of an `nn.Embedding` counts as the
+        nearest row: an error would tell of the record.
     X : array (n, ...)
         Records: floats, finite; bytes (uint8) are turned into floats, other integers are passed on.
     y : array of integers (n,)
@@ -158,17 +149,6 @@ def train(
         mean gradient and nothing else.
     n_records : int, optional
         Public number that divides, with the rate, the noisy sum; the length of X, which is then public, if left out.
-    micro_batch : int
-        Records whose gradients are in memory at a time. It does not change the law of the result. Numbers that the
-        model draws (dropout) fall differently, so another size has other noise too: `random_state` does not repeat a
-        result with it.
-    precision : {"full", "bfloat16"}
-        "full": the type of the parameters. "bfloat16": products of matrices and convolutions have eight significant
-        bits, there and back. Loss, norms, factors, sums, noise and update stay as they are, so a record still pulls
-        with at most C_t; but a kernel that goes another way through a batch of another size may change all gradients
-        by their last bit in eight, which `BFLOAT16` in the guarantee assumes away. For parameters of 32 bits, models
-        that book-keeping is right for, and GPUs: a CPU that multiplies in bfloat16 gained little. Not where values of
-        a feature differ by less than 1/256 of their size: they become equal, so shift and scale them first.
     augment : callable, optional
         One record (...) to V random views of it (V, ...), V always the same. The record's gradient is the mean over its
         views, formed before clipping, so the guarantee does not change. It draws from PyTorch's global generator, which
@@ -184,14 +164,6 @@ def train(
         their noise.
     device : str or torch.device
         "cpu" or "cuda".
-    checkpoint : path, optional
-        A folder of this run alone. After every epoch `model.pt` is replaced there: the model, the optimiser, the steps
-        done and the guarantee of the *whole* run, all covered by that guarantee (`read_checkpoint` reads it). Called
-        again with the same arguments, training goes on from there, to the same end as if it had never stopped.
-        For this the key of the noise is kept in `private-noise-key.json`, readable by the owner alone and removed after
-        the last step. Whoever has it has the noise: never publish or copy it. (Removing is not erasing a disk.)
-    steps_per_epoch : int, optional
-        Steps between checkpoints; 1/q of the first step, rounded, if left out.
     accounting : dict, optional
         How the guarantee is computed: `accountant` and `interval`, as `Schedule.calibrate` was given them.
     on_step : callable, optional
@@ -208,7 +180,7 @@ def train(
     ------
     ValueError
         A parameter is out of range, records or labels are outside their domain, the model has layers that mix records
-        (batch normalisation), keeps running statistics or changes its buffers, or a checkpoint is of another run.
+        (batch normalisation), keeps running statistics, changes its buffers, or has hooks or functions with closures.
         Before the first step.
 
     Source: Abadi et al. 2016, Algorithm 1; record-wise class weights, dpci Algorithm 4 with public weights;
@@ -222,173 +194,156 @@ def train(
     """
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     check_random_state(random_state)
-    check_boolean("progress", progress)
     accounting = {} if accounting is None else dict(accounting)
     if not set(accounting) <= _ACCOUNTING:
         raise ValueError(f"accounting must hold some of {sorted(_ACCOUNTING)}, got {sorted(accounting)}")
-    if steps_per_epoch is not None:
-        check_integer("steps_per_epoch", steps_per_epoch, low=1)
-    run = _Run.prepare(
-        model, X, y, schedule, loss, class_weight, weighting, optimizer, n_records, micro_batch, precision, device,
-        augment, average,
+    X, y = _tensor("X", X), _tensor("y", y)
+    if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise ValueError(
+            f"X and y must be records (n, ...) and integer labels (n,), got shapes {tuple(X.shape)} and "
+            f"{tuple(y.shape)}, labels of type {y.dtype}"
+        )
+    n_divisor = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
+    descent = Descent(
+        model, torch.zeros(X.shape[1:], dtype=X.dtype), schedule, loss=loss, class_weight=class_weight,
+        weighting=weighting, optimizer=optimizer, n_records=n_divisor, augment=augment, average=average, device=device,
+        on_step=on_step, progress=progress,
     )  # fmt: skip
-    if delta >= 1 / run.n_records:
+    if X.is_floating_point() and not torch.isfinite(X).all():
+        raise ValueError("X must hold finite numbers, found NaN or infinity")
+    if ((y < 0) | (y >= descent.n_classes)).any():
+        raise ValueError(f"y must hold labels in [0, {descent.n_classes - 1}], found others")
+    if delta >= 1 / n_divisor:
         warnings.warn(f"delta={delta!r} is at least 1/n: publishing whole records would satisfy it", stacklevel=2)
-    public, private = run.context()
-    source = noise_generator(random_state, *public, *private)
-    key = int.from_bytes(source.bytes(32), "big")
+    rng = noise_generator(random_state, *descent.context(), _numpy(X), _numpy(y))
+    ledger = Ledger((X, y), ADD_REMOVE, rng)
+    trained = descent.run(ledger)
     assumes = (
         "starting values of the model public",
         "number of records public" if n_records is None else "number that divides the sums public",
         "set of labels public",
         *(("class weights public",) if class_weight is not None else ()),
-        *noise_assumptions(source),
-        *((BFLOAT16,) if precision == "bfloat16" else ()),
-        *((KEY_SECRET,) if checkpoint is not None else ()),
+        *noise_assumptions(rng),
     )
-    guarantee = schedule.guarantee(delta, **accounting, assumes=assumes)
-    saver = None
-    if checkpoint is not None:
-        epoch = steps_per_epoch or max(round(1 / schedule.sample_rates[0]), 1)
-        saver = _Checkpoints(Path(checkpoint), epoch, guarantee, _fingerprint(*public), _fingerprint(*public, *private))
-    key, start = saver.resume(run, key) if saver else (key, 0)
-    steps = range(start, len(schedule))
-    for index in tqdm(steps, initial=start, total=len(schedule), disable=None if progress else True):
-        executed = run.step(index, key)
-        if saver:
-            saver.after(run, index + 1)
-        if on_step:
-            on_step(executed)
-    if saver:
-        saver.forget_key()
-    run.model.zero_grad(set_to_none=True)
-    if run.mean is not None:
-        run.model.load_state_dict(run.mean, strict=False)
-    return Trained(run.model.eval(), schedule, guarantee)
+    return Trained(trained, schedule, schedule.guarantee(delta, **accounting, assumes=assumes, ledger=ledger))
 
 
-@dataclass
-class _Run:
-    """The checked arguments of one run, its model and its optimiser."""
+class Descent:
+    """The checked public arguments of one training; `run` asks a ledger for the steps.
 
-    model: nn.Module  # what will be published: it sees no record, the model of `sums` does
-    X: Tensor
-    y: Tensor
-    schedule: Schedule
-    loss: RecordLoss
-    class_weight: Tensor | None
-    weighting: str
-    optimizer: torch.optim.Optimizer
-    n_records: int
-    micro_batch: int
-    augment: Augmentation | None
-    averaged: int  # last steps whose models are averaged
-    sums: ClippedSums
-    mean: dict[str, Tensor] | None = None  # trainable parameters, once the first of these steps is done
+    Parameters
+    ----------
+    model, schedule, loss, class_weight, weighting, optimizer, n_records, augment, average, device, on_step, progress
+        As in `train`.
+    record : tensor (...)
+        Of the shape and type of a record, and made up: model, loss and `augment` are tried on it.
 
-    @classmethod
-    def prepare(
-        cls,
-        model,
-        X,
-        y,
-        schedule,
-        loss,
-        class_weight,
-        weighting,
-        optimizer,
-        n_records,
-        micro_batch,
-        precision,
-        device,
-        augment,
-        average,
-    ) -> "_Run":
-        """Everything that can be refused, before anything is computed from the data."""
+    Raises
+    ------
+    ValueError
+        As `train`, about all that is not a record.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        record: Tensor,
+        schedule: Schedule,
+        *,
+        loss: RecordLoss | None,
+        class_weight: Sequence[float] | None,
+        weighting: str,
+        optimizer: OptimizerFactory,
+        n_records: int,
+        augment: Augmentation | None,
+        average: float,
+        device: str | torch.device,
+        on_step: Callable[[ExecutedStep], None] | None,
+        progress: bool,
+    ):
         if not isinstance(schedule, Schedule):
             raise ValueError(f"schedule must be a Schedule, got {schedule!r}")
-        check_choice("weighting", weighting, ("loss", "bound"))
-        check_choice("precision", precision, ("full", "bfloat16"))
-        micro_batch = check_integer("micro_batch", micro_batch, low=1)
+        self.schedule, self.n_records, self.on_step = schedule, n_records, on_step
+        self.weighting = check_choice("weighting", weighting, ("loss", "bound"))
         average = check_real("average", average, low=0, high=1, inclusive="low")
-        device = torch.device(device)
-        check_choice("device", device.type, ("cpu", "cuda"))
+        self.n_averaged = math.ceil(average * len(schedule))
+        self.progress = check_boolean("progress", progress)
+        self.device = torch.device(device)
+        check_choice("device", self.device.type, ("cpu", "cuda"))
+        self.loss = CrossEntropy() if loss is None else copy.deepcopy(loss)
+        self.augment = copy.deepcopy(augment)
         _check_model(model)
-        if precision == "bfloat16" and any(p.dtype == torch.float64 for p in model.parameters()):
-            raise ValueError("precision must be 'full' with parameters of 64 bits, got 'bfloat16'")
-        model = copy.deepcopy(model).to(device).train()
-        loss, augment = CrossEntropy() if loss is None else loss, copy.deepcopy(augment)
-        X, y = _tensor("X", X), _tensor("y", y)
-        if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise ValueError(
-                f"X and y must be records (n, ...) and integer labels (n,), got shapes {tuple(X.shape)} and "
-                f"{tuple(y.shape)}, labels of type {y.dtype}"
-            )
-        n_records = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
-        blank = torch.zeros(X.shape[1:], dtype=X.dtype, device=device)
-        views = blank[None] if augment is None else _views(copy.deepcopy(augment), blank)
-        sums = ClippedSums(throw_away(model), copy.deepcopy(loss), views.dtype, views.shape[1:], precision)
-        n_classes = _probe(sums, views)
-        weights = None if class_weight is None else _check_weights(class_weight, n_classes).to(device)
-        _check_domain(X, y, n_classes)
-        made = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
-        return cls(
-            model, X.to(device), y.long().to(device), schedule, loss, weights, weighting, made, n_records,
-            max(micro_batch // len(views), 1), augment, math.ceil(average * len(schedule)), sums,
-        )  # fmt: skip
+        self.published = copy.deepcopy(model).to(self.device).train()
+        self.n_classes = _n_classes(self.published, self.loss, self.augment, record.to(self.device))
+        self.class_weight = None if class_weight is None else _check_weights(class_weight, self.n_classes)
+        parameters = [value for value in self.published.parameters() if value.requires_grad]
+        self.optimizer = optimizer(parameters)
 
-    def context(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What the result depends on besides the noise: what is public of it, and the data. Before the first step."""
+    def context(self) -> tuple[Any, ...]:
+        """What the noise of a seed depends on besides the records. Before the first step."""
         known = {}
-        model, loss, augment = (_described(part, known) for part in (self.model, self.loss, self.augment))
+        model, loss, augment = (_described(part, known) for part in (self.published, self.loss, self.augment))
         weights = None if self.class_weight is None else _numpy(self.class_weight)
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
-        rules = (loss, weights, self.weighting, repr(self.optimizer), self.n_records, augment, self.averaged)
-        # Where and in which order numbers are drawn: other dropout with the same noise would give the noise away.
-        order = (self.micro_batch, self.sums.precision, self.y.device.type)
-        return ("neural.train", model, steps, *rules, *order), (_numpy(self.X), _numpy(self.y))
+        rules = (loss, weights, self.weighting, repr(self.optimizer), self.n_records, augment, self.n_averaged)
+        return ("neural.train", model, *steps, *rules, self.device.type)
 
-    def step(self, index: int, key: int) -> ExecutedStep:
-        """One step; its randomness depends on the key and its index only, so a repeated step is the same step."""
-        noise_multiplier, clip_norm, rate = (
-            float(array[index])
-            for array in (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
-        )
-        with torch.no_grad():
-            for mine, seeing in zip(self.model.parameters(), self.sums.model.parameters(), strict=True):
-                seeing.copy_(mine)
-        rng = noise_generator(key, "step", index)
-        chosen = torch.from_numpy(poisson_sample(len(self.y), rate, rng)).to(self.y.device)
-        layers = [self.y.device] if self.y.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=layers):  # dropout draws from torch's own generator
-            torch.manual_seed(int(rng.integers(2**63)))
-            total = self.sums(
-                self.X[chosen], self.y[chosen], clip_norm, class_weight=self.class_weight, weighting=self.weighting,
-                micro_batch=self.micro_batch, augment=self.augment,
-            )  # fmt: skip
-        largest = 1.0
+    def run(self, ledger: Ledger) -> nn.Module:
+        """The trained model, in evaluation mode. Records are (X, y), tensors (n, ...) and (n,)."""
+        on_device = ledger.view(lambda records: [part.to(self.device) for part in records])
+        seeing = throw_away(self.published)
+        parameters = {name: value for name, value in self.published.named_parameters() if value.requires_grad}
+        mean = {name: torch.zeros_like(value) for name, value in parameters.items()}
+        heaviest = 1.0
         if self.weighting == "bound" and self.class_weight is not None:
-            largest = float(self.class_weight.max())
-        scale = noise_multiplier * clip_norm * largest
-        for name, parameter in self.model.named_parameters():
-            if parameter.requires_grad:
-                noise = torch.as_tensor(scale * rng.standard_normal(tuple(parameter.shape)))
-                mean = (total[name] + noise.to(parameter.device)) / (rate * self.n_records)
-                parameter.grad = mean.to(parameter.dtype)
-        self.optimizer.step()
-        self._average(index + 1)
-        return ExecutedStep(index, noise_multiplier, clip_norm, rate, scale)
+            heaviest = float(self.class_weight.max())
+        schedule = self.schedule
+        for index in tqdm(range(len(schedule)), disable=None if self.progress else True):
+            noise_multiplier, clip_norm, rate = (
+                float(array[index])
+                for array in (schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates)
+            )
+            with torch.no_grad():
+                for mine, theirs in zip(self.published.parameters(), seeing.parameters(), strict=True):
+                    theirs.copy_(mine)
+            query = functools.partial(self._sum_of_sample, seeing, rate, clip_norm)
+            # With rate 1 nothing is sampled, and nothing is gained by it.
+            noisy = on_device.sampled(query, rate if rate < 1 else None, heaviest * clip_norm, noise_multiplier)
+            means = torch.from_numpy(noisy / (rate * self.n_records)).split([v.numel() for v in parameters.values()])
+            for value, gradient in zip(parameters.values(), means, strict=True):
+                value.grad = gradient.reshape(value.shape).to(value)
+            self.optimizer.step()
+            if (n_seen := index + 1 - (len(schedule) - self.n_averaged)) > 0:
+                for name, value in parameters.items():
+                    mean[name] += (value.detach() - mean[name]) / n_seen
+            if self.on_step:
+                scale = noise_multiplier * clip_norm * heaviest
+                self.on_step(ExecutedStep(index, noise_multiplier, clip_norm, rate, scale))
+        with torch.no_grad():
+            for name, value in parameters.items():
+                value.grad = None
+                if self.n_averaged:
+                    value.copy_(mean[name])
+        return self.published.eval()
 
-    def _average(self, steps: int) -> None:
-        """Takes the model after this many steps into the mean, if it is one of the last."""
-        seen = steps - (len(self.schedule) - self.averaged)
-        if seen < 1:
-            return
-        # By all names of a parameter: a state that is loaded has them.
-        named = self.model.named_parameters(remove_duplicate=False)
-        state = {name: value.detach() for name, value in named if value.requires_grad}
-        before = {name: torch.zeros_like(value) for name, value in state.items()} if seen == 1 else self.mean
-        self.mean = {name: before[name] + (value - before[name]) / seen for name, value in state.items()}
+    def _sum_of_sample(
+        self,
+        seeing: nn.Module,
+        rate: float,
+        clip_norm: float,
+        records: tuple[Tensor, Tensor],
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """The clipped sum over a Poisson sample, all parameters in one vector. **Not private.**"""
+        X, y = records
+        chosen = torch.from_numpy(poisson_sample(len(y), rate, rng)).to(self.device)
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(int(rng.integers(2**63)))  # dropout and views draw from PyTorch's own generator
+            total = clipped_sum(
+                seeing, self.loss, X[chosen], y[chosen].long(), clip_norm, class_weight=self.class_weight,
+                weighting=self.weighting, augment=self.augment,
+            )  # fmt: skip
+        return _numpy(torch.cat([value.flatten() for value in total.values()]))
 
 
 def poisson_sample(n: int, rate: float, rng: np.random.Generator) -> np.ndarray:
@@ -412,8 +367,7 @@ def _tensor(name: str, values: ArrayLike | Tensor) -> Tensor:
 
 
 def _numpy(value: Tensor) -> np.ndarray:
-    value = value.detach().cpu()
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no such type
+    return value.detach().cpu().numpy()
 
 
 def throw_away(model: nn.Module) -> nn.Module:
@@ -464,9 +418,7 @@ def _described(value: Any, known: dict[int, tuple[int, Any]]) -> Any:
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         return value.__code__, _described((value.__defaults__, value.__kwdefaults__, cells), known)
-    # Hooks are kept under numbers that count all hooks of the process.
-    held = {name: list(item.values()) if name.endswith("_hooks") else item for name, item in vars(value).items()}
-    return type(value), _methods(type(value)), _described(held, known)
+    return type(value), _methods(type(value)), _described(vars(value), known)
 
 
 def _methods(kind: type) -> list[tuple[str, CodeType]]:
@@ -483,15 +435,24 @@ def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch.nn.Module, got {model!r}")
     for name, layer in model.named_modules():
+        place = f"layer {name or 'model'!r} of type {type(layer).__name__}"
         if isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats):
             raise ValueError(
-                f"model must treat every record alone, got layer {name or 'model'!r} of type {type(layer).__name__}, "
-                "which mixes the records of a batch or keeps their statistics; GroupNorm does not"
+                f"model must treat every record alone, got {place}, which mixes the records of a batch or keeps their "
+                "statistics; GroupNorm does not"
             )
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
             raise ValueError(
-                f"model must keep its parameters in a forward pass, got layer {name or 'model'!r} with max_norm, which "
-                "rewrites the rows that records look up"
+                f"model must keep its parameters in a forward pass, got {place} with max_norm, which rewrites the rows "
+                "that records look up"
+            )
+        hooks = [kind for kind, held in vars(layer).items() if kind.endswith("_hooks") and held]
+        if hooks:
+            raise ValueError(f"model must have no hooks, which could keep records, got {place} with {hooks}")
+        closures = [attribute for attribute, value in vars(layer).items() if _holds_closure(value, set())]
+        if closures:
+            raise ValueError(
+                f"model must hold no function with a closure, which could keep records, got {place} with {closures}"
             )
     trainable = {name: value.dtype for name, value in model.named_parameters() if value.requires_grad}
     others = [name for name, dtype in trainable.items() if dtype not in (torch.float32, torch.float64)]
@@ -499,13 +460,28 @@ def _check_model(model: nn.Module) -> None:
         raise ValueError(f"model must have trainable parameters, of 32 or 64 bits, got others: {others}")
 
 
-def _views(augment: Augmentation, blank: Tensor) -> Tensor:
-    """What is made of a blank record, which shows the number of views and their shape."""
-    with torch.random.fork_rng(devices=[blank.device] if blank.device.type == "cuda" else []):
-        views = augment(blank)
-    if not isinstance(views, Tensor) or views.ndim < 2 or not len(views):
-        raise ValueError(f"augment must make views (V, ...), V >= 1, of a record {tuple(blank.shape)}, got {views!r}")
-    return views
+def _holds_closure(value: Any, known: set[int]) -> bool:
+    """Whether a copy of the value would share with it what a function has closed over; PyTorch's functions aside.
+
+    Layers inside layers are looked at by themselves, and `known` ends circles.
+    """
+    if isinstance(value, FunctionType):
+        return value.__closure__ is not None and not value.__module__.startswith("torch.")
+    if isinstance(value, (*_PLAIN, Tensor, nn.Module, ModuleType)) or id(value) in known:
+        return False
+    known.add(id(value))
+    match value:
+        case MethodType():
+            held = [value.__func__, value.__self__]
+        case functools.partial():
+            held = [value.func, value.args, value.keywords]
+        case dict():
+            held = value.values()
+        case list() | tuple():
+            held = value
+        case _:
+            held = getattr(value, "__dict__", {}).values()
+    return any(_holds_closure(item, known) for item in held)
 
 
 def check_trainable(model: nn.Module, loss: RecordLoss, record: Tensor) -> int:
@@ -520,26 +496,35 @@ def check_trainable(model: nn.Module, loss: RecordLoss, record: Tensor) -> int:
     3
     """
     _check_model(model)
-    sums = ClippedSums(throw_away(model).train(), copy.deepcopy(loss), record.dtype, record.shape)
-    return _probe(sums, record[None])
+    return _n_classes(copy.deepcopy(model).train(), loss, None, record)
 
 
-def _probe(sums: ClippedSums, views: Tensor) -> int:
+def _n_classes(model: nn.Module, loss: RecordLoss, augment: Augmentation | None, record: Tensor) -> int:
     """Number of classes; gradients of two blank records show whether the model can be trained at all."""
-    model, records = sums.model, views[:1].expand(2, *views.shape[1:])
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[views.device] if views.device.type == "cuda" else []):
+    model, loss, augment = throw_away(model), copy.deepcopy(loss), copy.deepcopy(augment)
+    with torch.random.fork_rng(devices=[record.device] if record.device.type == "cuda" else []):
+        views = record[None] if augment is None else augment(record)
+        if not isinstance(views, Tensor) or views.ndim < 2 or not len(views):
+            shape = tuple(record.shape)
+            raise ValueError(f"augment must make views (V, ...), V >= 1, of a record {shape}, got {views!r}")
+        try:
             before = _versions(model)
-            logits = model(as_input(records[:1], model))
-            changed = _changed(before, _versions(model))
+            with torch.no_grad():
+                logits = model(as_input(views, model))
+            after, none = _versions(model), (None, 0)
+            pairs = {name: (before.get(name, none), after.get(name, none)) for name in before | after}
+            changed = [name for name, (old, new) in pairs.items() if old[0] is not new[0] or old[1] != new[1]]
             if changed:
                 raise ValueError(f"model must keep its buffers and parameters in a forward pass, got other {changed}")
-            if logits.ndim != 2 or len(logits) != 1 or logits.shape[1] < 2:
-                raise ValueError(f"model must map (1, ...) to logits (1, K), K >= 2, got {tuple(logits.shape)}")
-            sums(records, torch.zeros(2, dtype=torch.long, device=views.device), 1.0)
-    except (RuntimeError, TypeError, IndexError) as error:
-        shape = tuple(views.shape[1:])
-        raise ValueError(f"model must have gradients for single records of shape {shape}: {error}") from error
+            if logits.ndim != 2 or len(logits) != len(views) or logits.shape[1] < 2:
+                raise ValueError(
+                    f"model must map (V, ...) to logits (V, K), K >= 2, got {tuple(logits.shape)} for V = {len(views)}"
+                )
+            labels = torch.zeros(2, dtype=torch.long, device=record.device)
+            clipped_sum(model, loss, record.expand(2, *record.shape), labels, 1.0, augment=augment)
+        except (RuntimeError, TypeError, IndexError) as error:
+            shape = tuple(views.shape[1:])
+            raise ValueError(f"model must have gradients for single records of shape {shape}: {error}") from error
     return logits.shape[1]
 
 
@@ -549,12 +534,6 @@ def _versions(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
     return {name: (value, value._version) for name, value in tensors}
 
 
-def _changed(before: dict[str, tuple[Tensor, int]], after: dict[str, tuple[Tensor, int]]) -> list[str]:
-    none = (None, 0)
-    pairs = {name: (before.get(name, none), after.get(name, none)) for name in before | after}
-    return [name for name, (old, new) in pairs.items() if old[0] is not new[0] or old[1] != new[1]]
-
-
 def _check_weights(class_weight: Sequence[float], n_classes: int) -> Tensor:
     weights = np.asarray(class_weight, dtype=float)
     if weights.shape != (n_classes,) or not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
@@ -562,115 +541,3 @@ def _check_weights(class_weight: Sequence[float], n_classes: int) -> Tensor:
             f"class_weight must hold {n_classes} finite numbers >= 0, not all of them 0, got {class_weight!r}"
         )
     return torch.tensor(weights)
-
-
-def _check_domain(X: Tensor, y: Tensor, n_classes: int) -> None:
-    """No guarantee is about records outside the domain, as everywhere in the package."""
-    if X.is_floating_point() and not torch.isfinite(X).all():
-        raise ValueError("X must hold finite numbers, found NaN or infinity")
-    if ((y < 0) | (y >= n_classes)).any():
-        raise ValueError(f"y must hold labels in [0, {n_classes - 1}], found others")
-
-
-# --------------------------------------------------------------------------------------------------- checkpoints
-
-
-def read_checkpoint(folder: str | os.PathLike) -> tuple[dict[str, Tensor], Schedule, Guarantee, int]:
-    """What a checkpoint publishes: the model's state, the schedule, the guarantee of the whole run, the steps done.
-
-    Raises
-    ------
-    ValueError
-        There is no checkpoint in the folder.
-    """
-    saved = _read_public(Path(folder))
-    if saved is None:
-        raise ValueError(f"folder must hold a checkpoint {_PUBLIC}, got {str(folder)!r}")
-    schedule = Schedule(*saved["schedule"].numpy())
-    told = saved["guarantee"]
-    guarantee = Guarantee(
-        told["epsilon"], told["delta"], ADD_REMOVE, schedule.event(), tuple(told["assumes"]), told["source"]
-    )
-    finished = saved["steps"] == len(schedule)
-    state = saved["model"] | (saved["mean"] if finished and saved["mean"] is not None else {})
-    return state, schedule, guarantee, saved["steps"]
-
-
-def _read_public(folder: Path) -> dict[str, Any] | None:
-    file = folder / _PUBLIC
-    return torch.load(file, map_location="cpu", weights_only=True) if file.exists() else None
-
-
-def _fingerprint(*context: Any) -> str:
-    """A hash of everything in `context`, by the rules of `noise_generator`."""
-    return noise_generator(0, *context).bytes(32).hex()
-
-
-@dataclass(frozen=True)
-class _Checkpoints:
-    """The files of one run: `model.pt`, which is covered by the guarantee, and the key of the noise, which is not.
-
-    The fingerprint of the data stands beside the key, in the private file.
-    """
-
-    folder: Path
-    epoch: int
-    guarantee: Guarantee
-    public_fingerprint: str
-    private_fingerprint: str
-
-    def resume(self, run: _Run, key: int) -> tuple[int, int]:
-        """The key of the run and the number of its steps that are done; model and optimiser are put there."""
-        saved = _read_public(self.folder)
-        if saved and saved["run"] != self.public_fingerprint:
-            self._refuse("a checkpoint of another run (model, schedule or parameters differ)")
-        kept = self.folder / _PRIVATE
-        if kept.exists():
-            told = json.loads(kept.read_text())
-            if told["run"] != self.private_fingerprint:
-                self._refuse("the noise key of another run (data, model, schedule or parameters differ)")
-            key = int(told["key"], 16)
-        elif saved is None:
-            self._keep(key)
-        elif saved["steps"] < len(run.schedule):
-            self._refuse(f"an unfinished checkpoint without {_PRIVATE}: other noise would be a second release")
-        if saved is None:
-            return key, 0
-        run.model.load_state_dict(saved["model"])
-        run.optimizer.load_state_dict(saved["optimizer"])
-        run.mean = saved["mean"]
-        return key, saved["steps"]
-
-    def after(self, run: _Run, steps: int) -> None:
-        """At the end of an epoch, replaces the published file, at once or not at all."""
-        if steps % self.epoch and steps < len(run.schedule):
-            return
-        schedule, told = run.schedule, self.guarantee
-        rows = np.stack([schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates])
-        guarantee = {"epsilon": told.epsilon, "delta": told.delta, "assumes": list(told.assumes), "source": told.source}
-        saved = {
-            "model": run.model.state_dict(),
-            "mean": run.mean,
-            "optimizer": run.optimizer.state_dict(),  # it has seen noisy gradients only
-            "steps": steps,
-            "schedule": torch.from_numpy(rows),
-            "guarantee": guarantee,
-            "run": self.public_fingerprint,
-        }
-        partial = self.folder / (_PUBLIC + ".part")
-        torch.save(saved, partial)
-        os.replace(partial, self.folder / _PUBLIC)
-
-    def forget_key(self) -> None:
-        (self.folder / _PRIVATE).unlink(missing_ok=True)
-
-    def _keep(self, key: int) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / (_PRIVATE + ".part")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump({"key": f"{key:x}", "run": self.private_fingerprint}, file)
-        os.replace(partial, self.folder / _PRIVATE)
-
-    def _refuse(self, found: str) -> None:
-        raise ValueError(f"checkpoint must be a folder of this run alone, got {str(self.folder)!r} with {found}")
