@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from erm_data import HUBER, in_ball, simulated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
@@ -85,7 +85,6 @@ def reference(rows, loss, regularization, linear, beta, weights=None):
     return wide[2]
 
 
-@settings(deadline=None, max_examples=150, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 200),
@@ -240,7 +239,6 @@ def test_huber_steps_inside_one_piece_are_exact():
     assert found.beta == pytest.approx([(6 * 1.5 / 20) / (0.5 + 1.25 / 20)], rel=1e-14)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
 @given(st.integers(1, 60), st.integers(1, 4), st.floats(-4, 0), st.floats(-2, 0), st.integers(0, 10**6))
 def test_a_certified_huber_minimiser_is_one(n, d, log_penalty, log_h, seed):
     """A step that jumps over the whole bend ends on a flat piece again, but not on the same one."""
@@ -263,7 +261,6 @@ def test_noisy_minimum_agrees_with_a_generic_optimiser():
 # --- no failure ---
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 40),
@@ -298,7 +295,6 @@ def test_output_perturbation_problems_are_solved_whatever_they_are(d, n, log_r, 
     assert found.n_iter < 100
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 40),

@@ -18,7 +18,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from helpers import paths, sources
 from helpers.book import chapters
@@ -121,7 +121,6 @@ def test_nothing_is_printed_without_a_terminal(store, capfd):
 SCALARS = st.one_of(st.floats(), st.integers(), st.booleans(), st.none(), st.text())
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.dictionaries(st.text(), SCALARS, min_size=1))
 def test_scalars_survive_to_the_bit(row):
     back = json.loads(experiments._encoded(row, "a row"))
