@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: help book test lab rerun locked clean
+.PHONY: help book test quick lab rerun locked clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,7 +23,12 @@ book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
 	$(BIN)/dpbook build
 
 test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs
+	$(BIN)/python -m pytest -p nbval.plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs
+
+quick: $(STAMP) ## two minutes: lint, and the tests and chapters that a change against main reaches, nearest first
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tests/quick.py
 
 lab: $(STAMP) ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab book

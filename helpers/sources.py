@@ -105,6 +105,12 @@ def defined(module: str) -> list[str]:
     return [name for name, nodes in content.definitions.items() if nodes and name not in content.imported]
 
 
+def digests(source: str) -> dict[str, str]:
+    """Digest of everything that the source of a module defines, by name, and of its statements, by the empty name."""
+    names = [_STATEMENTS, *_module(source, "").definitions]
+    return {name: _definition_digest(source, "", name) for name in names}
+
+
 def reached(texts: Iterable[str]) -> list[str]:
     """Names of the project's modules that running pieces of source can load, sorted."""
     return sorted(definitions(texts))

@@ -8,17 +8,15 @@ import itertools
 import os
 import resource
 import shutil
+import time
 import types
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from helpers import data
-from helpers.book import chapters
-from helpers.privacy import randomness
 
 NO_NETWORK = Path(__file__).parent / "no_network"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -26,31 +24,42 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
               "--disable-component-update", "--disable-sync"]  # fmt: skip
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# Of each property 50 examples are tried here and 400 in the weekly run (`--hypothesis-profile=weekly`). A test that
+# sets a number of its own says why.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("weekly", settings.get_profile("repeatable"), max_examples=400)
 settings.load_profile("repeatable")
+
+# The project itself is imported where it is used: collecting one file should cost what that file imports.
 
 
 def pytest_configure(config):
     config.pluginmanager.register(CpuSeconds())
-    if not hasattr(config, "workerinput"):
-        for chapter in chapters.chapters():
-            fetch(chapter.path)  # what can be fetched, before anything is cut off
+    if until := os.environ.get("DPBOOK_TESTS_UNTIL"):
+        config.pluginmanager.register(Deadline(float(until)))
+    runs_chapters = config.getoption("nbval_lax", default=False) or config.option.markexpr.startswith("weekly")
+    if runs_chapters and not hasattr(config, "workerinput"):
+        fetch()  # what can be fetched, before anything is cut off
     # Kernels, workers and other child processes inherit this.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
 
 
-def fetch(notebook: Path) -> None:
-    for name in chapters.Chapter(notebook).requires:
+def fetch() -> None:
+    from helpers import data
+    from helpers.book import chapters
+
+    for name in sorted({name for chapter in chapters.chapters() for name in chapter.requires}):
         if not data.is_available(name):
-            try:
+            with suppress(data.DatasetUnavailable):
                 data.load(name)
-            except data.DatasetUnavailable:
-                break
 
 
 @cache
 def missing_data(notebook: Path) -> str:
     """Why a chapter cannot run here, or an empty text; looks whether files are there and opens none."""
+    from helpers import data
+    from helpers.book import chapters
+
     absent = [name for name in chapters.Chapter(notebook).requires if not data.is_available(name)]
     return f"no data set {', '.join(absent)} on this machine; `dpbook data` says how to get it" if absent else ""
 
@@ -63,10 +72,12 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=f"{item.path.stem}: {reason}"))
 
 
-@pytest.fixture(params=chapters.chapters(), ids=lambda chapter: chapter.name)
-def chapter(request) -> chapters.Chapter:
-    """Each chapter of the book in turn."""
-    return request.param
+def pytest_generate_tests(metafunc):
+    """A test with an argument `chapter` is run for each chapter of the book."""
+    if "chapter" in metafunc.fixturenames:
+        from helpers.book import chapters
+
+        metafunc.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.name)
 
 
 @pytest.fixture(scope="session")
@@ -90,9 +101,24 @@ def repeatable_noise(request, monkeypatch):
     keys come from are marked `entropy`; other processes draw their own.
     """
     if request.node.get_closest_marker("entropy") is None:
+        from helpers.privacy import randomness
+
         keys = (hashlib.sha256(f"{request.node.nodeid} {i}".encode()).digest() for i in itertools.count())
         drawn = types.SimpleNamespace(randbits=lambda bits: int.from_bytes(next(keys), "big") % (1 << bits))
         monkeypatch.setattr(randomness, "secrets", drawn)
+
+
+class Deadline:
+    """`make quick` has two minutes: what has not begun by then is skipped and named, a chapter as a whole."""
+
+    def __init__(self, until: float):
+        self.until, self.begun = until, set()
+
+    def pytest_runtest_setup(self, item):
+        if time.time() > self.until and item.path not in self.begun:
+            pytest.skip(f"no time left for {item.path.name}")
+        if item.path.suffix == ".ipynb":
+            self.begun.add(item.path)
 
 
 # ------------------------------------------------------------------------------------------------- CPU seconds

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from erm_data import HUBER, ROUNDING, neighbours, weights_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, check_grad
 from scipy.stats import binomtest
@@ -14,8 +14,6 @@ from checks import exact_loss, printed_erm, weight_rules, worst_case
 from helpers import erm
 from helpers.erm import risk
 from helpers.privacy import ADD_REMOVE
-
-FUZZ = settings(deadline=None, max_examples=250, derandomize=True)
 
 
 def saturated_neighbours(n, radius, tilt, *, bend):
@@ -105,7 +103,6 @@ def test_released_coefficients_have_the_exact_distribution_and_loss(regularizati
         assert loss_at(np.array([beta]), *signed, calibration) == pytest.approx(math.log(here / there), abs=1e-4)
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
 @given(
     st.integers(1, 4),
     st.integers(1, 12),
@@ -162,7 +159,6 @@ def test_curvature_that_grows_with_the_radius_only_linearly_is_found_out():
     assert loss_at(beta, *pair, right) <= 1.0
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
 @given(st.integers(1, 4), st.integers(1, 12), st.floats(0.05, 8), st.floats(-4, 1), st.integers(0, 10**6))
 def test_one_record_more_or_less_never_exceeds_epsilon_under_add_remove(d, n, epsilon, log_regularization, seed):
     rng = np.random.default_rng(seed)
@@ -193,7 +189,6 @@ def test_loss_refuses_data_of_different_size():
         exact_loss.privacy_loss([0.0], [[1.0]], [[1.0], [1.0]], noise_rate=1.0, total_regularization=1.0)
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 25),
@@ -223,7 +218,6 @@ def test_exact_loss_never_exceeds_what_is_proved(d, n, log_rate, log_total, radi
         assert abs(exact) <= proven * ROUNDING + 1e-9
 
 
-@FUZZ
 @given(
     st.integers(1, 3), st.integers(2, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6)
 )
@@ -243,7 +237,6 @@ def test_exact_softmax_loss_never_exceeds_what_is_proved(d, n_classes, n, log_ra
             assert abs(exact) <= proven * ROUNDING + 1e-9
 
 
-@FUZZ
 @given(st.integers(1, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6))
 def test_exact_loss_of_one_record_more_with_weights(d, n, log_rate, log_total, seed):
     rng = np.random.default_rng(seed)

@@ -82,7 +82,7 @@ def softmax_by_definition(rate, t, prediction, label):
     return rate * pull + np.linalg.slogdet(np.eye(len(prediction)) + t * hessian)[1]
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+@settings(max_examples=15)  # each searches the price of three times forty predictions
 @given(st.integers(2, 5), st.floats(-1.5, 1), st.floats(-1, 2), st.integers(0, 10**6))
 def test_no_prediction_costs_more_than_the_softmax_price(n_classes, log_rate, log_stiffness, seed):
     rate, stiffness = 10**log_rate, 10**log_stiffness

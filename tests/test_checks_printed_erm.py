@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from erm_data import HUBER, simulated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checks import exact_loss, printed_erm
@@ -23,7 +23,6 @@ def test_constants_by_hand_in_both_branches():
     assert total == pytest.approx(0.25 / (10 * (math.exp(0.25) - 1)))
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
 @given(st.floats(1e-3, 20), st.integers(1, 10**6), st.floats(1e-9, 10), st.floats(0.01, 100))
 def test_constants_spend_the_budget_exactly(epsilon, n, regularization, radius):
     """Shift 2R at the noise rate plus the printed Jacobian term add up to epsilon, and Delta is never negative."""
@@ -51,7 +50,6 @@ def test_constants_refuse_what_is_not_positive(name):
         printed_erm.algorithm_2(**{**good, name: 0})
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.floats(0.01, 10), st.floats(-6, 1), st.sampled_from([ADD_REMOVE, REPLACE_ONE]))
 def test_tight_huber_moves_the_minimiser_less_than_the_printed_constants(epsilon, exponent, relation):
     problem = {"epsilon": epsilon, "n_records": 1000, "regularization": 10.0**exponent}

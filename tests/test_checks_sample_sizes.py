@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, gamma
 
@@ -14,12 +14,10 @@ from checks.noise_norm import METHODS, noise_norm_bound
 from helpers.erm import LOGISTIC, minimize
 from helpers.privacy import spherical_gamma
 
-few = settings(max_examples=25, deadline=None, derandomize=True)
 rates = st.floats(1e-3, 1e3)
 failures = st.floats(1e-6, 0.4)
 
 
-@few
 @given(st.integers(1, 300), rates, failures)
 def test_the_derived_norm_bound_is_the_quantile_and_the_printed_one_lies_above(dimension, rate, failure):
     derived = noise_norm_bound(dimension, rate, failure)
@@ -37,7 +35,6 @@ def empirical_risk(beta, rows, regularization):
     return np.mean(np.logaddexp(0, -rows @ beta)) + regularization / 2 * beta @ beta
 
 
-@few
 @given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0.01, 1), st.floats(0.05, 3), st.booleans())
 def test_the_gap_is_within_its_bound_whenever_the_noise_is(seed, dimension, regularization, rate, on_output):
     rng = np.random.default_rng(seed)
@@ -180,7 +177,6 @@ def test_the_sup_over_all_classifiers_is_within_the_estimation_error():
     assert max(worst) > 0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.sampled_from(gen.MECHANISMS),
     st.floats(1e-6, 0.4999),

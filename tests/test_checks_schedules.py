@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checks import schedules as printed
@@ -39,7 +39,6 @@ def test_lengths_follow_the_printed_recurrence(total, n, gamma):
     assert lengths.sum() == pytest.approx(total)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(50, 400), st.integers(1, 5), st.floats(0.5, 0.95), st.floats(0.5, 1))
 def test_the_corrected_mean_and_variance_are_those_of_the_schedule(total, n, beta, gamma):
     schedule = Schedule.sad(total, n, beta, gamma, sample_rate=0.1)

@@ -17,8 +17,6 @@ from checks import two_gaussians as pop
 from helpers.erm.midpoint import MidpointClassifier
 from helpers.privacy import gaussian_delta, gaussian_mu
 
-QUICK = settings(derandomize=True, deadline=None, max_examples=40)
-
 
 def hockey_stick(epsilon, shift, sd, other_sd):
     """By brute force: the integral of the positive part, in both directions."""
@@ -60,7 +58,6 @@ def test_simulated_metrics_agree_and_refuse_what_they_cannot_count():
         known_population.simulated_metrics(pop.Population(ratio=1e6), 0.0, 10, np.random.default_rng(1))
 
 
-@QUICK
 @given(st.floats(0.3, 5), st.floats(0.5, 200), st.floats(0.2, 50))
 def test_the_bayes_threshold_is_the_best(separation, ratio, weight):
     people = pop.Population(0.0, separation, ratio=ratio)
@@ -122,14 +119,13 @@ def test_printed_formulas_are_wrong_where_the_chapter_says_so():
 # Privacy
 
 
-@settings(QUICK, max_examples=10)
+@settings(max_examples=10)  # each integrates numerically
 @given(st.floats(0, 2), st.floats(-2, 2), st.floats(0.7, 1.4))
 def test_delta_of_two_gaussians_against_integration(epsilon, shift, other_sd):
     found = private_threshold.two_gaussian_delta(epsilon, shift, 1.0, other_sd)
     assert found == pytest.approx(hockey_stick(epsilon, shift, 1.0, other_sd), abs=2e-6)
 
 
-@QUICK
 @given(st.floats(0.01, 3), st.floats(0.05, 3))
 def test_equal_variances_are_the_gaussian_mechanism(epsilon, shift):
     assert private_threshold.two_gaussian_delta(epsilon, shift, 1.0, 1.0) == pytest.approx(
@@ -156,7 +152,6 @@ def test_the_means_can_move_as_far_as_flip_delta_says():
     assert np.mean(values[:3]) - np.mean(values) == pytest.approx(2 / 4)
 
 
-@QUICK
 @given(
     st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 1)), min_size=2, max_size=8),
     st.floats(-1, 1),
@@ -218,14 +213,12 @@ def test_upper_bounds_cover_with_20000_draws(ratio):
         assert interval.low <= expected <= interval.high
 
 
-@QUICK
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.floats(1e-6, 0.999), st.floats(0.01, 100))
 def test_the_corrected_upper_bound_is_narrower(n0, n1, beta, multiplier):
     arguments = n0, n1, 1.0, 3.0, multiplier, beta
     assert threshold_bounds.upper_bound(*arguments) < threshold_bounds.upper_bound(*arguments, "printed")
 
 
-@QUICK
 @given(st.integers(1, 5000), st.floats(1e-4, 0.999))
 def test_the_radius_leaves_a_quarter_of_beta(n, beta):
     t = pop.radius_for(0.0, 1.0, n, beta)
@@ -326,7 +319,6 @@ def test_metrics_at_infinite_thresholds_are_limits(sd1, limit):
     assert float(people.metrics(30.0)["precision"]) == pytest.approx(limit, abs=1e-6)
 
 
-@QUICK
 @given(st.floats(0.2, 5), st.floats(0.3, 4), st.floats(0.01, 2000), st.floats(0.1, 50))
 def test_the_least_error_is_that_of_a_fine_grid_or_of_an_end(sd1, separation, ratio, weight):
     people = pop.Population(0.0, separation, sd1=sd1, ratio=ratio)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -197,7 +197,6 @@ def test_signed_rank_wants_one_number_a_data_set():
         comparison.signed_rank(pd.DataFrame({"dataset": [1, 1, 2], "mean": [0.1, 0.2, 0.3]}))
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
 @given(k=st.integers(1, 5), blocks=st.integers(1, 6), levels=st.integers(1, 4), seed=st.integers(0, 10_000))
 def test_average_ranks_sum_to_k_times_k_plus_one_over_two_whatever_the_ties(k, blocks, levels, seed):
     rng = np.random.default_rng(seed)

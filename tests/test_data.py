@@ -17,7 +17,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 from scipy.stats import binomtest, norm
@@ -738,7 +738,6 @@ def test_take_moves_every_column_of_a_record_together():
         dataset.take(np.ones(50, dtype=bool))
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
 @given(
     n0=st.integers(1, 60),
     n1=st.integers(1, 30),
@@ -823,7 +822,6 @@ def test_split_is_stratified_disjoint_and_repeatable(mammography):
     assert sorted(np.concatenate([part.X[:, 0] for part in parts])) == sorted(rows.X[:, 0])
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
 @given(seed=st.integers(0, 10_000), test_size=st.sampled_from([0.1, 0.2, 0.25, 0.3, 0.5, 1 / 3]))
 def test_split_never_shares_a_group(seed, test_size):
     rng = np.random.default_rng(seed)
@@ -843,7 +841,6 @@ def test_split_refuses_bad_arguments(arguments):
         data.split(toy(groups=np.arange(50)), test_size=0.01, seed=0)
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 30), d=st.integers(1, 40), spread=st.floats(0.1, 1e6))
 def test_unit_ball_bounds_every_row_and_touches_each_record_alone(seed, n, d, spread):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import data
@@ -138,7 +138,6 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(CELLS, min_size=len(HEADER), max_size=len(HEADER)), min_size=1, max_size=4))
 def test_any_record_is_encoded_and_alone_as_among_others(tmp_path_factory, rows):
     X, y = SCHEMA.encode(frame(rows))
@@ -224,7 +223,6 @@ def test_a_confirmed_proposal_accepts_its_table(my):
     ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["a", "b"])), min_size=2, max_size=6))
 def test_any_table_has_a_proposal_that_it_follows(rows):
     table = frame(rows, ["x: y", "z=1", "label"])

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from erm_data import simulated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +23,6 @@ ESTIMATORS = [
 ]
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.integers(1, 5), st.integers(1, 8), st.floats(0.01, 100), st.integers(0, 1000), st.booleans())
 def test_rows_stay_inside_the_ball(d, n, radius, seed, fit_intercept):
     X = radius * 3 * np.random.default_rng(seed).standard_normal((n, d))

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
@@ -93,7 +93,6 @@ def test_the_sensitivity_of_a_tree(relation, levels):
     ) ** 2 == pytest.approx(3 * levels)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), n_classes=st.integers(2, 5), relation=st.sampled_from(RELATIONS))
 def test_one_record_moves_the_moments_as_stated(seed, n_classes, relation):
     """Random rows, also opposite ones, where a swap is worst, and random class shares: at most mu = 1.3."""
@@ -244,7 +243,6 @@ def test_rows_have_unit_mean_square_under_the_marginals():
     assert np.isfinite(RankFeatures(MIXED, lone).rows(X)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_what_is_summed_lies_in_the_ball_whatever_the_marginals_are(seed):
     """One record's own second moments: their trace is the squared length of its row."""

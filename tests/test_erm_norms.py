@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from erm_data import HUBER, ROUNDING, weights_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import beta as beta_law
@@ -20,7 +20,6 @@ from helpers.erm import norms
 from helpers.erm.risk import gradient, softmax_gradient
 from helpers.privacy import ADD_REMOVE
 
-FUZZ = settings(deadline=None, max_examples=120, derandomize=True)
 UNLIKELY = 1e-9
 BOUNDS = np.array([[0.0, 4.0], [-1.0, 1.0]])
 LEVELS = np.array([[0.0, 4.0]] + [[0.0, 1.0]] * 5)
@@ -119,7 +118,6 @@ def row_pairs(rng, n, rows):
     return mixed, (rng.random(n + 1) < rng.choice([0.05, 0.5])).astype(int)
 
 
-@FUZZ
 @given(
     st.integers(1, 25),
     st.floats(-2.5, 1.5),
@@ -151,7 +149,6 @@ def test_exact_loss_never_exceeds_what_is_proved(n, log_rate, log_total, huber, 
         assert abs(exact) <= bound * ROUNDING + 1e-9
 
 
-@FUZZ
 @given(
     st.integers(1, 3), st.integers(2, 4), st.integers(1, 20), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6)
 )

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from erm_data import ROUNDING, neighbours, parameters, simulated, weights_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
@@ -19,7 +19,6 @@ from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
 
 N_FITS = 160
 UNLIKELY = 1e-9
-FUZZ = settings(deadline=None, max_examples=150, derandomize=True)
 WEIGHTS = {0: 0.2, 1: 0.9}
 
 
@@ -120,7 +119,6 @@ def test_rows_of_one_length_and_the_constant_beside_them():
     assert one.decision_function(7 * X[:2]) == pytest.approx(one.decision_function(X[:2]))
 
 
-@FUZZ
 @given(st.integers(1, 4), st.floats(1e-3, 1e3), st.floats(-170, 140), st.integers(0, 10**6))
 def test_no_row_is_longer_than_the_radius(d, a, magnitude, seed):
     X = 10.0**magnitude * np.random.default_rng(seed).standard_normal((5, d))
@@ -249,7 +247,6 @@ def test_the_guarantee_names_what_the_offset_assumes():
 # The exact loss
 
 
-@FUZZ
 @given(
     st.integers(1, 4),
     st.integers(1, 20),
@@ -279,7 +276,6 @@ def test_an_offset_never_raises_the_exact_loss_above_what_is_proved(d, n, log_ra
         assert abs(exact) <= proven * ROUNDING + 1e-9
 
 
-@FUZZ
 @given(
     st.integers(1, 3), st.integers(3, 4), st.integers(1, 15), st.floats(-2, 1), st.floats(-2, 2), st.integers(0, 10**6)
 )

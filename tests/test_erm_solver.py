@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from erm_data import in_ball, simulated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
@@ -56,7 +56,6 @@ def reference(rows, loss, regularization, linear, beta, weights=None):
     return wide[2]
 
 
-@settings(deadline=None, max_examples=150, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 200),
@@ -176,7 +175,6 @@ def test_rounding_leaves_less_than_the_blur_covers():
     assert largest <= 3e-15
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
 @given(st.integers(1, 60), st.integers(1, 4), st.floats(-4, 0), st.floats(-2, 0), st.integers(0, 10**6))
 def test_a_certified_huber_minimiser_is_one(n, d, log_penalty, log_h, seed):
     """Also where a step jumps over the whole bend, from one flat piece to the other."""
@@ -199,7 +197,6 @@ def test_noisy_minimum_agrees_with_a_generic_optimiser():
 # --- no failure ---
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 40),
@@ -234,7 +231,6 @@ def test_output_perturbation_problems_are_solved_whatever_they_are(d, n, log_r, 
     assert found.n_iter < 100
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
 @given(
     st.integers(1, 6),
     st.integers(1, 40),

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from erm_data import HUBER, ROUNDING, neighbours, simulated, weights_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import check_grad
@@ -18,8 +18,6 @@ from helpers import data, erm
 from helpers.erm import risk
 from helpers.erm.risk import softmax_curvature_sum, softmax_gradient
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
-
-FUZZ = settings(deadline=None, max_examples=250, derandomize=True)
 
 
 def test_weights_are_the_printed_ones_and_empty_classes_have_a_formula():
@@ -71,7 +69,6 @@ def test_no_change_moves_more_weight_than_the_number_of_classes(n_classes):
     assert stay @ np.abs(before - after) == pytest.approx(bound - 1, rel=1e-4)
 
 
-@FUZZ
 @given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6))
 def test_radius_two_and_trace_norm_two_c(d, n, seed):
     """The two lemmas of the weighted theorem, at random outputs."""
@@ -184,7 +181,6 @@ def test_square_root_regime_by_hand_and_its_end():
         erm.calibrate(regularization=1e-6, loss=HUBER, **problem)
 
 
-@FUZZ
 @given(
     st.floats(0.01, 15),
     st.integers(1, 10**5),
@@ -211,7 +207,6 @@ def test_gaussian_delta_is_the_mean_it_says(epsilon, shift, jacobian):
     assert erm.gaussian_objective_delta(0.1, 1.0, 0.2) == 1.0
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.integers(1, 12), st.floats(0.1, 3), st.floats(-5, 0), st.booleans(), st.booleans(), st.integers(0, 10**6))
 def test_exact_gaussian_delta_in_one_dimension_is_at_most_the_claim(n, epsilon, log_reg, huber, balanced, seed):
     """The density of the output is known, so delta = integral of (P - e^eps Q)_+ can be computed."""
@@ -296,7 +291,6 @@ def test_gaussian_noise_gives_an_approximate_guarantee():
     assert not hasattr(model, "noise_rate_")
 
 
-@settings(deadline=None, max_examples=80, derandomize=True)
 @given(st.integers(1, 4), st.integers(1, 15), st.floats(-3, 0), st.booleans(), st.integers(0, 10**6))
 def test_the_minimiser_moves_no_further_than_output_perturbation_assumes(d, n, log_reg, balanced, seed):
     rng = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import eval_gegenbauer
 
@@ -23,7 +23,6 @@ from helpers.resampling import kissing
 EXACT = {1: 2, 2: 6, 3: 12, 4: 24, 8: 240, 24: 196_560}
 TABLED = range(1, 65)
 SAMPLE = (2, 3, 4, 5, 8, 13, 17, 24, 25, 33, 48, 54, 64)
-PROPERTY = settings(deadline=None, max_examples=25, derandomize=True)
 
 
 # --- the table ---
@@ -99,7 +98,6 @@ def test_gegenbauer_in_the_plane_is_chebyshev():
     np.testing.assert_allclose(values, [np.cos(k * angles) for k in range(7)], atol=1e-12)
 
 
-@PROPERTY
 @given(st.integers(2, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_gegenbauer_is_positive_definite(dimension, degree, seed):
     """What the certificate rests on: P_k summed over all ordered pairs of unit vectors is not negative."""
@@ -338,7 +336,6 @@ def test_bad_configurations():
 # --- no set of points exceeds the bounds ---
 
 
-@PROPERTY
 @given(st.integers(1, 8), st.integers(0, 2**32 - 1), st.sampled_from(["random", "seeded"]))
 def test_greedy_sets_stay_below_the_bound(dimension, seed, start):
     """Unit vectors taken as long as they keep 60 degrees, from random ones or around part of a rotated optimum."""

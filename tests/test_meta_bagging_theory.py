@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, binomtest
@@ -26,7 +26,6 @@ from helpers.privacy import (
     optimal_composition,
 )
 
-FEW = settings(derandomize=True, deadline=None, max_examples=25)
 NEIGHBOURS = {
     "replace": lambda n: (range(n), [n, *range(1, n)]),
     "remove": lambda n: (range(n), range(1, n)),
@@ -119,7 +118,6 @@ def test_without_replacement_is_exact(n, k, inner, delta):
     ) > (bag.delta + 1e-4)
 
 
-@FEW
 @given(st.integers(2, 200), st.integers(1, 300), st.floats(0.001, 3))
 def test_bootstrap_epsilon_is_a_mean_over_multiplicities(n, k, inner):
     copies = np.arange(k + 1)
@@ -129,7 +127,6 @@ def test_bootstrap_epsilon_is_a_mean_over_multiplicities(n, k, inner):
     )
 
 
-@FEW
 @given(st.floats(1e-3, 6), st.integers(1, 5000), st.floats(1e-12, 0.9))
 def test_printed_total_covers_bootstrap_bags_of_pure_learners(inner, m, delta):
     """Basic composition or concentrated DP of the true bag guarantee is within the printed advanced composition."""
@@ -259,7 +256,6 @@ def test_budgets_that_cannot_be_met():
         bagging.assign_by_rank([0, 1], 2, blocks="no")
 
 
-@FEW
 @given(st.integers(2, 60), st.integers(1, 80), st.floats(0.01, 1.5), st.floats(1e-10, 1e-3), st.floats(0, 2))
 def test_a_bag_never_costs_more_than_its_mixture_of_groups(n, k, epsilon, delta, at):
     """The pair of `amplify` against the sum over copies, each group as `Guarantee` has it."""

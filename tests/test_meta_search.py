@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from releases import watched
 from scipy.special import softmax
@@ -76,7 +76,6 @@ def test_selection_is_private_by_enumeration():
     assert 0.5 * epsilon < worst <= epsilon + 1e-12
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=7), st.floats(0.01, 3), st.floats(0.001, 0.5))
 def test_mistakes_of_the_choice_stay_near_the_least(mistakes, epsilon, failure):
     """Theorem 9 with m - 1 in place of m, and its exact form."""

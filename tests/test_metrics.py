@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -68,7 +68,6 @@ def test_average_precision_by_hand():
     assert row["pr_auc"] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
 @given(
     data=st.lists(st.tuples(st.integers(0, 1), st.integers(-50, 50)), min_size=4, max_size=40).filter(
         lambda rows: 0 < sum(label for label, _ in rows) < len(rows)

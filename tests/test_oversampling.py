@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dp_accounting import GaussianDpEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
@@ -28,7 +28,6 @@ from helpers.resampling.oversampling import (
 )
 
 SILENT = pytest.mark.filterwarnings("ignore::helpers.privacy.PrivacyLeakWarning")
-PROPERTY = settings(deadline=None, max_examples=100, derandomize=True)
 
 
 def interleaved(n_minority, n_majority):
@@ -40,7 +39,6 @@ def interleaved(n_minority, n_majority):
 # --- copies ---
 
 
-@PROPERTY
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.integers(0, 60), st.integers(0, 60))
 def test_copies_add_up_and_are_level(y, n_one, n_two):
     y = np.array(y)
@@ -54,7 +52,6 @@ def test_copies_add_up_and_are_level(y, n_one, n_two):
             assert mine[0] - mine[-1] <= 1
 
 
-@PROPERTY
 @given(st.integers(2, 40), st.integers(0, 200), st.integers(0, 10), st.data())
 def test_copies_are_nested(n_minority, n_new, more, data):
     """Dropping a record, and even raising N, never takes a copy from another record."""

@@ -45,7 +45,6 @@ from helpers.privacy import (
     optimal_delta,
 )
 
-properties = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(0.01, 3.0)
 deltas = st.floats(1e-9, 0.3)
 
@@ -76,7 +75,6 @@ def test_gaussian_delta_keeps_its_digits_in_the_tails(epsilon, mu):
     assert gaussian_delta(epsilon, mu) == pytest.approx(expected, rel=1e-7)
 
 
-@properties
 @given(epsilon=epsilons, delta=deltas)
 def test_gaussian_calibration_hits_its_target(epsilon, delta):
     mu = gaussian_mu(epsilon, delta)
@@ -137,7 +135,6 @@ def test_bad_parameters_are_named(call, name):
 # Group privacy
 
 
-@properties
 @given(epsilon=epsilons, delta=deltas, size=st.integers(1, 12))
 def test_group_delta_is_the_geometric_sum(epsilon, delta, size):
     total = math.fsum(delta * math.exp(step * epsilon) for step in range(size))
@@ -163,7 +160,6 @@ def divergence(p, q, epsilon):
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
-@properties
 @given(chain=chains(), epsilon=st.floats(0.0, 1.0))
 def test_group_delta_covers_every_finite_mechanism(chain, epsilon):
     delta = max(divergence(p, q, epsilon) for p, q in itertools.pairwise(chain))
@@ -212,7 +208,6 @@ def test_optimal_delta_at_the_theorems_breakpoints(steps):
     assert optimal_delta((count - 2 * steps) * epsilon, epsilon, count) == pytest.approx(expected, rel=1e-9)
 
 
-@properties
 @given(epsilon=st.floats(0.01, 1.5), count=st.integers(1, 200), slack=st.floats(1e-9, 0.1))
 def test_optimal_composition_is_never_worse_than_basic_or_advanced(epsilon, count, slack):
     optimal, _ = optimal_composition(epsilon, count, slack)
@@ -220,7 +215,6 @@ def test_optimal_composition_is_never_worse_than_basic_or_advanced(epsilon, coun
     assert optimal <= advanced_composition(epsilon, 0.0, count, slack)[0]
 
 
-@properties
 @given(epsilon=st.floats(0.01, 1.0), count=st.integers(1, 60), each=st.floats(0, 1e-4), slack=st.floats(1e-7, 0.05))
 def test_optimal_composition_is_never_worse_than_advanced_for_approximate_mechanisms(epsilon, count, each, slack):
     advanced, total = advanced_composition(epsilon, each, count, slack)
@@ -345,7 +339,7 @@ def test_a_poisson_sampled_gaussian_step_matches_its_mixture(rate, epsilon):
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)  # each composes up to 34 distributions of the privacy loss
 @given(noise=st.floats(1.0, 8.0), scale=st.floats(1.0, 10.0), count=st.integers(1, 30), pure=st.floats(0.01, 0.4))
 def test_pld_is_never_worse_than_rdp(noise, scale, count, pure):
     event = ComposedDpEvent(

@@ -17,7 +17,7 @@ from dp_accounting import (
     SingleEpochTreeAggregationDpEvent,
 )
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, laplace
 
@@ -35,8 +35,6 @@ from helpers.privacy import (
     laplace_delta,
     optimal_composition,
 )
-
-properties = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def gaussian_guarantee(mu, epsilon, neighbouring=ADD_REMOVE):
@@ -154,7 +152,6 @@ def test_laplace_curve_comes_from_the_event_and_beats_what_purity_implies():
     assert with_event.epsilon_at(0.1) < without.epsilon_at(0.1)
 
 
-@properties
 @given(epsilon=st.floats(0.01, 8.0), delta=st.floats(0.0, 0.3), share=st.floats(0.0, 1.2))
 def test_implied_curve_is_that_of_the_worst_mechanism(epsilon, delta, share):
     """Hockey stick of randomised response that fails openly with probability delta."""
@@ -186,7 +183,6 @@ def test_an_event_that_no_accountant_reads_is_not_used():
     assert Guarantee(1.0, 0.0, ADD_REMOVE, unreadable).delta_at(0.5) == Guarantee(1.0, 0.0, ADD_REMOVE).delta_at(0.5)
 
 
-@properties
 @given(first=st.floats(1e-8, 0.5), second=st.floats(1e-8, 0.5))
 def test_epsilon_at_falls_with_delta(first, second):
     low, high = sorted((first, second))
@@ -207,7 +203,6 @@ def test_multiplying_delta_by_the_size_understates_a_gaussian_group():
     assert Guarantee(1.0, one.delta, ADD_REMOVE).group(10).delta == 1.0
 
 
-@properties
 @given(mu=st.floats(0.05, 2.0), epsilon=st.floats(0.05, 2.0), size=st.integers(1, 12))
 def test_generic_group_bound_covers_the_exact_gaussian_one(mu, epsilon, size):
     one = gaussian_guarantee(mu, epsilon)
@@ -239,7 +234,6 @@ def test_pure_groups_stay_pure_and_keep_what_is_assumed():
     assert group.group(2).epsilon == pytest.approx(2.4)
 
 
-@properties
 @given(epsilon=st.floats(0.01, 1.0), delta=st.floats(0, 0.01), first=st.integers(1, 5), second=st.integers(1, 5))
 def test_generic_groups_multiply(epsilon, delta, first, second):
     guarantee = Guarantee(epsilon, delta, ADD_REMOVE)
@@ -363,7 +357,6 @@ def test_assumptions_are_unioned_in_order(method):
     assert total.source.startswith("2 releases, ")
 
 
-@properties
 @given(epsilon=st.floats(0.02, 0.5), count=st.integers(1, 60))
 def test_methods_are_ordered_for_laplace_releases(epsilon, count):
     parts = [laplace_guarantee(epsilon)] * count

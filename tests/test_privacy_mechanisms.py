@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -33,7 +33,6 @@ from helpers.privacy import (
 )
 from helpers.privacy.mechanisms import _bernoulli_exp, _integer_below
 
-properties = settings(max_examples=80, deadline=None, derandomize=True)
 relations = pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
 
 
@@ -186,7 +185,6 @@ def test_laplace_frequencies_attain_epsilon():
     check_audit(near, far, epsilon, tightness=0.85)
 
 
-@properties
 @given(
     first=st.lists(st.floats(-3, 3), min_size=1, max_size=4),
     step=st.lists(st.floats(-1, 1), min_size=4, max_size=4),
@@ -257,7 +255,6 @@ def test_every_real_release_is_on_its_grid(mechanism, size):
     assert np.abs(released - value).max() > size / 10  # the noise is there
 
 
-@properties
 @given(value=st.floats(-1e300, 1e300), scale=st.floats(1e-300, 1e300))
 def test_rounding_moves_by_less_than_the_grid_and_is_idempotent(value, scale):
     rounded = to_grid(value, scale)
@@ -383,7 +380,6 @@ def test_gaussian_noise_has_its_law_and_its_delta(epsilon, calibration):
     assert released.guarantee.delta_at(epsilon) == pytest.approx(exact)
 
 
-@properties
 @given(epsilon=st.floats(0.01, 0.999), delta=st.floats(1e-12, 0.999))
 def test_classic_calibration_suffices_below_one_and_wastes_noise(epsilon, delta):
     classic = gaussian_multiplier(epsilon, delta, "classic")
@@ -496,7 +492,6 @@ def largest_loss(p, q):
     return np.abs(np.log(p / q)).max()
 
 
-@properties
 @given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
 def test_exponential_loss_is_at_most_epsilon(pair, epsilon):
     scores, steps = pair
@@ -505,7 +500,6 @@ def test_exponential_loss_is_at_most_epsilon(pair, epsilon):
     assert largest_loss(p, q) <= epsilon + 1e-9
 
 
-@properties
 @given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0), sign=st.sampled_from([-1, 1]))
 def test_exponential_without_the_factor_two_is_private_for_monotonic_scores(pair, epsilon, sign):
     scores, steps = pair
@@ -577,7 +571,6 @@ def test_noisy_max_of_two_has_its_closed_form():
     assert found == pytest.approx([math.exp(-0.8) / 2, 1 - math.exp(-0.8) / 2])
 
 
-@properties
 @given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
 def test_noisy_max_loss_is_at_most_epsilon(pair, epsilon):
     scores, steps = pair
@@ -586,7 +579,6 @@ def test_noisy_max_loss_is_at_most_epsilon(pair, epsilon):
     assert largest_loss(p, q) <= epsilon + 1e-9
 
 
-@properties
 @given(pair=neighbouring_scores(), epsilon=st.floats(0.05, 3.0))
 def test_noisy_max_scores_at_least_as_well_as_the_exponential_mechanism(pair, epsilon):
     scores, _ = pair
@@ -625,14 +617,12 @@ def exact_counts(y, classes, relation=ADD_REMOVE):
 labels = st.lists(st.integers(0, 4), max_size=12)
 
 
-@properties
 @given(y=labels, new=st.integers(0, 4))
 def test_an_added_record_moves_the_counts_by_at_most_one(y, new):
     moved = np.abs(exact_counts([*y, new], [0, 1, 2]) - exact_counts(y, [0, 1, 2])).sum()
     assert moved == (1 if new <= 2 else 0)
 
 
-@properties
 @given(y=labels.filter(len), new=st.integers(0, 4), where=st.integers(0, 11))
 def test_a_replaced_record_moves_the_counts_by_at_most_two(y, new, where):
     where %= len(y)

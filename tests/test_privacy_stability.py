@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, SelfComposedDpEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import binom
@@ -22,7 +22,6 @@ from helpers.privacy import (
     optimal_delta,
 )
 
-PROPERTY = settings(deadline=None, max_examples=80, derandomize=True)
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
 
 
@@ -241,7 +240,6 @@ def test_a_balanced_data_set_has_a_learner_of_another_relation():
         rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE))
 
 
-@PROPERTY
 @given(
     st.floats(0.01, 20),
     st.integers(0, 3),
@@ -271,7 +269,6 @@ def test_rare_changes_keep_their_digits(n):
     ) == pytest.approx(optimal_delta(math.log1p(math.expm1(1e-10) * n), 1.0, 1) / n, rel=1e-6, abs=1e-19)
 
 
-@PROPERTY
 @given(st.floats(0.001, 3), st.integers(1, 5), st.integers(0, 500), st.floats(0.01, 1), st.sampled_from(RELATIONS))
 def test_amplified_epsilon_is_between_mean_and_maximum(epsilon, certain, trials, probability, relation):
     rows = ChangedRows(relation, certain, trials, probability, inserted=int(relation is ADD_REMOVE))

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from imblearn.over_sampling import SMOTE
 from scipy.stats import binomtest
@@ -37,7 +37,6 @@ from helpers.resampling.smote import (
     neighbour_lists,
 )
 
-PROPERTY = settings(deadline=None, max_examples=80, derandomize=True)
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -75,7 +74,6 @@ def lists_by_definition(X, k, jitter=None):
     return np.array(lists)
 
 
-@PROPERTY
 @given(SEEDS, st.integers(1, 3), st.integers(1, 6), st.integers(8, 40), st.booleans())
 def test_neighbour_lists_are_those_of_slightly_moved_points(seed, d, k, n, jittered):
     rng = np.random.default_rng(seed)
@@ -138,7 +136,6 @@ def cloud(rng, d, n):
     return np.vstack([np.zeros((1, d), dtype=int), points[rng.permutation(len(points))[:n]]])
 
 
-@PROPERTY
 @given(SEEDS, st.integers(1, 8), st.integers(1, 10), st.integers(12, 400))
 def test_no_distinct_points_exceed_the_bound(seed, d, k, n):
     X = cloud(np.random.default_rng(seed), d, n)
@@ -146,7 +143,6 @@ def test_no_distinct_points_exceed_the_bound(seed, d, k, n):
     assert in_degrees(X, k).max() <= in_degree_bound(d, k, len(X))
 
 
-@PROPERTY
 @given(SEEDS, st.integers(1, 3), st.integers(1, 4), st.integers(10, 120))
 def test_jitter_rescues_coincident_points(seed, d, k, n):
     rng = np.random.default_rng(seed)
@@ -211,7 +207,6 @@ def compare(first, second, k, n_new):
 CASES = [(ADD_REMOVE, "inserted"), (REPLACE_ONE, "inserted"), (REPLACE_ONE, "replaced")]
 
 
-@settings(PROPERTY, max_examples=400)
 @given(
     SEEDS,
     st.sampled_from(CASES),
@@ -262,7 +257,6 @@ def test_changed_rows_are_attained_on_the_line(relation, change, k, n_new):
     assert own + unmatched + exposed == claimed.maximum
 
 
-@PROPERTY
 @given(seed=SEEDS, d=st.integers(1, 3), k=st.integers(1, 3), n=st.integers(5, 12), more=st.integers(0, 25))
 def test_moving_between_classes_changes_the_rows_of_both(seed, d, k, n, more):
     """A record leaves one class and enters another: what happens in both is covered by the law of several classes."""
@@ -422,7 +416,6 @@ def test_imbalanced_learn_changes_as_many_rows_as_claimed(k, n_new):
 # --- guarantees ---
 
 
-@PROPERTY
 @given(
     st.integers(1, 6),
     st.integers(1, 10),

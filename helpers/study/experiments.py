@@ -111,7 +111,7 @@ def run(
     scope : {"chapter", "trial"}
         What a stored result depends on besides versions, name and cell. "chapter": all that the chapter's tables do.
         "trial": the code of `trial` and of what it uses of its own module or notebook, and other modules of the project
-        as far as these name them, with all they import; so it outlives changes elsewhere in the chapter. What is
+        as far as these name them, with all they reach; so it outlives changes elsewhere in the chapter. What is
         found at run time by name (in a registry, say) is not followed: close over it instead.
 
     Returns
@@ -474,7 +474,7 @@ def _hash(value: Any) -> str:
 
 
 def _digest_of(trial: Callable, follow: bool = False) -> tuple[str, str]:
-    """Digest of a trial with what it closes over, and of the project's modules that it names, with all they import.
+    """Digest of a trial with what it closes over, and of the project's modules that it names, with all they reach.
 
     With `follow`, functions and classes of the trial's own module are taken by what they are, as those of a notebook
     always are; without, modules are left to the chapter.
