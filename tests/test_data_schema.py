@@ -295,7 +295,6 @@ def test_a_schema_that_is_written_reads_the_same(text):
     assert Schema.parse(schema.write()) == schema
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     words=st.lists(
         st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1), min_size=3, unique_by=str.strip
