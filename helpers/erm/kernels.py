@@ -207,4 +207,5 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         return self.estimator_ if hasattr(self, "estimator_") else self._learner()
 
     def _seen(self, X):
-        return self.features_.transform(super()._seen(X))
+        X = super()._seen(X)
+        return self.features_.transform(X)
