@@ -143,7 +143,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    return float(1 / get_sigma_gaussian(epsilon, delta))
+    # Its tolerance is absolute, and a standard deviation below 0.01 needs more digits than that leaves.
+    tolerance = 1e-12 / max(1.0, epsilon / 1e4)
+    return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
 
 
 def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDArray:
