@@ -5,19 +5,17 @@ import pickle
 
 import numpy as np
 import pytest
-from dp_accounting import ZCDpEvent
+from dp_accounting import ComposedDpEvent, ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 from erm_data import simulated, weights_of
 from scipy.optimize import minimize
 from scipy.stats import chi2, chisquare, kstest, laplace, norm
 from sklearn.base import clone
 
-from helpers import erm
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
     DPGreedyCoordinateClassifier,
-    coordinate_descent,
     greedy,
     private_second_moments,
 )
@@ -25,12 +23,15 @@ from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
+    Ledger,
+    Release,
     Sensitivity,
     audit_estimator,
     event_epsilon,
     exponential,
     exponential_probabilities,
     gaussian_mu,
+    ledger,
     neighbouring_data,
     report_noisy_max,
 )
@@ -39,6 +40,7 @@ UNLIKELY = 1e-8  # some thirty p-values in this file
 ROUNDING = 1 + 1e-9
 QUIET = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 NO_NOISE = {"epsilon": 1e12, "delta": 0.999}
+LAWS = {"gumbel": exponential, "permute_and_flip": report_noisy_max}
 CUBE = [[-1.0, 1.0], [-1.0, 1.0]]
 METHODS = [DPCoordinateDescentClassifier, DPGreedyCoordinateClassifier, DPGradientDescentClassifier]
 each = pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
@@ -52,11 +54,11 @@ class Source(np.random.Generator):
         self.seed, self.order, self.drawn = seed, np.random.default_rng(seed), []
 
     def normal(self, loc=0.0, scale=1.0, size=None):
-        self.drawn.append(("normal", scale, 1 if size is None else size))
+        self.drawn.append(("normal", scale, int(np.prod(() if size is None else size))))
         return super().normal(loc, scale, size)
 
     def laplace(self, loc=0.0, scale=1.0, size=None):
-        self.drawn.append(("laplace", scale, 1 if size is None else size))
+        self.drawn.append(("laplace", scale, int(np.prod(() if size is None else size))))
         return super().laplace(loc, scale, size)
 
     def permutation(self, size):
@@ -78,7 +80,7 @@ def source(monkeypatch):
         return Maker.last
 
     monkeypatch.setattr(ScaledLinearClassifier, "_noise_generator", make)
-    monkeypatch.setattr("helpers.erm.perturbation.noise_assumptions", lambda rng: ())
+    monkeypatch.setattr("helpers.privacy.ledger.noise_assumptions", lambda rng: ())
     return Maker
 
 
@@ -100,8 +102,7 @@ def path(monkeypatch):
         Path.scales.append(float(scale))
         return value if Path.answers is None else Path.answers[len(Path.sums) - 1]
 
-    monkeypatch.setattr(coordinate_descent, "to_grid", to_grid)
-    monkeypatch.setattr(greedy, "to_grid", to_grid)
+    monkeypatch.setattr(ledger, "to_grid", to_grid)
     return Path
 
 
@@ -200,13 +201,13 @@ def test_noise_by_coordinate_is_the_best_split_and_less_than_the_printed_one(sou
 @pytest.mark.parametrize("prior", [None, "offset"])
 def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monkeypatch):
     counts = []
-    real = erm.perturbation.class_counts
+    real = ledger.noisy_class_counts
 
-    def counted(codes, classes, epsilon, neighbouring, rng):
+    def counted(exact, epsilon, neighbouring, rng):
         counts.append(epsilon)
-        return real(codes, classes, epsilon, neighbouring, np.random.default_rng(0))
+        return real(exact, epsilon, neighbouring, np.random.default_rng(0))
 
-    monkeypatch.setattr("helpers.erm.perturbation.class_counts", counted)
+    monkeypatch.setattr(ledger, "noisy_class_counts", counted)
     X, y = simulated(60, 2)
     model = DPCoordinateDescentClassifier(
         epsilon=2.0, delta=1e-4, sweeps=5, order=order, scale=scale, prior=prior, bounds=CUBE, scale_share=0.3
@@ -230,9 +231,13 @@ def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monk
         assert shares[0] / sum(shares) == pytest.approx(0.3)
     guarantee = model.guarantee_
     assert (guarantee.epsilon, guarantee.delta) == (pytest.approx(2.0), 1e-4)
-    event = guarantee.event.events[1] if prior else guarantee.event
-    assert event_epsilon(event, 1e-4, REPLACE_ONE) == pytest.approx(epsilon, rel=1e-6)
-    steps = event.events[1] if scale == "private" else event
+    executed = guarantee.event.events if prior or scale else (guarantee.event,)
+    if prior:
+        counting, *executed = executed
+        assert event_epsilon(counting, 0.0, REPLACE_ONE) == pytest.approx(0.2, rel=1e-3)
+    assert event_epsilon(ComposedDpEvent(tuple(executed)), 1e-4, REPLACE_ONE) == pytest.approx(epsilon, rel=1e-6)
+    *first, steps = executed
+    assert len(first) == (scale == "private")
     assert (steps.count, steps.event.noise_multiplier) == (5, model.noise_multiplier_)
 
 
@@ -624,11 +629,12 @@ def test_scores_and_sums_move_by_what_the_noise_is_for(parameters, source, path,
     model = DPGreedyCoordinateClassifier(epsilon=3.0, delta=1e-2, n_steps=4, **parameters)
     scores, chosen = [], []
 
-    def choose(self, values, rng):
+    def choose(values, change, epsilon, rng, monotonic):
+        assert (change.value, monotonic) == (1.0, False)
         scores.append(values)
-        return chosen[len(scores) - 1] if len(chosen) >= len(scores) else int(np.argmax(values))
+        return Release(chosen[len(scores) - 1], None)
 
-    monkeypatch.setattr(DPGreedyCoordinateClassifier, "_chosen", choose)
+    monkeypatch.setattr(ledger, "exponential", choose)
     candidates, largest, distance = np.array([[3.0, 0.0], [0.0, -3.0], [-2.0, 2.0], [0.01, 2.0]]), 0.0, 0.0
     for seed in range(6):
         rng, source.seed = np.random.default_rng(seed), seed
@@ -647,23 +653,23 @@ def test_scores_and_sums_move_by_what_the_noise_is_for(parameters, source, path,
     assert 0.2 < distance <= ROUNDING
 
 
-@pytest.mark.parametrize("selection", ["gumbel", "permute_and_flip", "laplace"])
+@pytest.mark.parametrize("selection", LAWS)
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, monkeypatch):
     X, y = simulated(60, 2)
-    choices, epsilons = [], []
+    epsilons = []
 
-    def choose(self, values, rng):
-        choices.append(values)
-        epsilons.append(self.selection_epsilon_)
-        return 0
+    def choose(values, change, epsilon, rng, **options):
+        epsilons.append(epsilon)
+        return Release(0, None)
 
-    monkeypatch.setattr(DPGreedyCoordinateClassifier, "_chosen", choose)
+    monkeypatch.setattr(ledger, LAWS[selection].__name__, choose)
     model = DPGreedyCoordinateClassifier(
         epsilon=1.5, delta=delta, n_steps=6, selection=selection, scale="private", bounds=CUBE, selection_share=0.3
     ).fit(X, y)
     (law, spread, size), *drawn = source.last.drawn
-    assert (len(choices), len(drawn), size) == (6, 6, 2)
+    assert (len(epsilons), len(drawn), size) == (6, 6, 2)
+    assert set(epsilons) == {model.selection_epsilon_}
     limit = 2 / math.sqrt(3)  # mass 2, radius 1 over three coordinates
     if delta == 0:
         assert {law, *(one for one, _, _ in drawn)} == {"laplace"}
@@ -689,8 +695,12 @@ def test_one_accountant_reads_greedy_steps_and_counts(counted, delta):
     if delta == 0:
         assert event_epsilon(model.guarantee_.event, 1e-9, REPLACE_ONE) <= 1.501
     else:
-        accountant = RdpAccountant(neighboring_relation=REPLACE_ONE)
-        spent = accountant.compose(model.guarantee_.event).get_epsilon(delta)
+        counting, *choices_and_sums = model.guarantee_.event.events
+        # dp-accounting reads no integer noise beside a ZCDpEvent: epsilon-DP has epsilon^2/2 (Bun and Steinke 2016).
+        pure = event_epsilon(counting, 0.0, REPLACE_ONE)
+        assert pure == pytest.approx(0.15, rel=1e-3)
+        accountant = RdpAccountant(neighboring_relation=REPLACE_ONE).compose(ZCDpEvent(pure**2 / 2))
+        spent = accountant.compose(ComposedDpEvent(choices_and_sums)).get_epsilon(delta)
         assert 0.9 * 1.35 < spent < 1.5
         steps = event_epsilon(ZCDpEvent(model.rho_), delta, REPLACE_ONE, method="rdp")
         assert spent > steps * 1.001  # the counts are in it
@@ -703,27 +713,25 @@ def test_gumbel_choices_have_the_bounded_range_that_they_are_charged_for():
         for gap in np.linspace(-6, 6, 61):
             p, q = (exponential_of([gap / e + 1, 0.0], e), exponential_of([gap / e, 1.0], e))
             divergence = np.log(np.sum(p[:, None] ** orders * q[:, None] ** (1 - orders), axis=0)) / (orders - 1)
-            largest = max(largest, np.max(divergence / orders / (greedy.SELECTION_COSTS["gumbel"] * e**2)))
+            largest = max(largest, np.max(divergence / orders / (ledger.SELECTION_COSTS["exponential"] * e**2)))
     assert 0.999 < largest <= 1 + 1e-9
 
 
 def exponential_of(scores, e):
-    return exponential_probabilities(scores, greedy.Sensitivity(1.0, REPLACE_ONE, "linf"), e)
+    return exponential_probabilities(scores, Sensitivity(1.0, REPLACE_ONE, "linf"), e)
 
 
-@pytest.mark.parametrize("selection", ["gumbel", "permute_and_flip", "laplace"])
+@pytest.mark.parametrize("selection", LAWS)
 def test_choices_follow_their_law(selection):
-    model = DPGreedyCoordinateClassifier(selection=selection)
-    model.selection_epsilon_ = 1.0
-    scores, rng = np.array([3.0, 1.0, 0.0]), np.random.default_rng(0)
-    found = np.bincount([model._chosen(scores, rng) for _ in range(4000)], minlength=3)
+    scores = np.array([3.0, 1.0, 0.0])
+    records = Ledger(scores, REPLACE_ONE, np.random.default_rng(0))
+    choices = [records.choose(np.copy, 1.0, epsilon=1.0, law=greedy._LAWS[selection]) for _ in range(4000)]
     if selection == "gumbel":
         expected = exponential_of(scores, 1.0)
     else:
-        law = "exponential" if selection == "permute_and_flip" else "laplace"
-        draws = getattr(np.random.default_rng(1), law)(scale=2.0, size=(10**6, 3))
+        draws = np.random.default_rng(1).exponential(scale=2.0, size=(10**6, 3))
         expected = np.bincount(np.argmax(scores + draws, axis=1), minlength=3) / 10**6
-    assert chisquare(found, 4000 * expected).pvalue > UNLIKELY
+    assert chisquare(np.bincount(choices, minlength=3), 4000 * expected).pvalue > UNLIKELY
 
 
 def test_greedy_steps_find_the_features_that_matter():

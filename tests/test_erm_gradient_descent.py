@@ -1,5 +1,6 @@
 """Noisy gradient descent: which records a step sees, what one record moves in it, and what the guarantee says."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from erm_data import simulated
 from scipy.stats import binom, chi2, chisquare, kstest, norm
 from sklearn.base import clone
 
-from helpers.erm import DPGradientDescentClassifier, gradient_descent
+from helpers.erm import DPGradientDescentClassifier
 from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, event_epsilon, gaussian_mu, neighbouring_data
 
@@ -27,13 +28,14 @@ def sampled(rate, **parameters):
 
 
 class Silent(np.random.Generator):
-    """A source without noise, from which every step draws all records."""
-
-    def __init__(self):
-        super().__init__(np.random.PCG64(0))
+    """A source without noise; what it samples, it samples."""
 
     def normal(self, loc=0.0, scale=1.0, size=None):
         return np.zeros(np.shape(scale) if size is None else size)
+
+
+class Whole(Silent):
+    """A source without noise, from which every step draws all records."""
 
     def random(self, size=None):
         return np.zeros(size)
@@ -53,14 +55,26 @@ def released(monkeypatch):
         model.fit(X, y)
         return np.array(found)
 
-    monkeypatch.setattr(gradient_descent, "to_grid", to_grid)
+    monkeypatch.setattr("helpers.privacy.ledger.to_grid", to_grid)
     return of
+
+
+def without_noise(monkeypatch, source):
+    seeds = itertools.count()
+    monkeypatch.setattr(ScaledLinearClassifier, "_noise_generator", lambda *_: source(np.random.PCG64(next(seeds))))
+    monkeypatch.setattr("helpers.privacy.ledger.noise_assumptions", lambda rng: ())
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    monkeypatch.setattr(ScaledLinearClassifier, "_noise_generator", lambda self, *data: Silent())
-    monkeypatch.setattr("helpers.erm.perturbation.noise_assumptions", lambda rng: ())
+    """Fits draw records, each of its own seed, and no noise."""
+    without_noise(monkeypatch, Silent)
+
+
+@pytest.fixture
+def whole(monkeypatch):
+    """Fits draw no noise, and every sample is of all records."""
+    without_noise(monkeypatch, Whole)
 
 
 # Sampling
@@ -68,41 +82,38 @@ def silent(monkeypatch):
 
 def drawn(X, rate, n_fits, multiplicity=None):
     """How many copies of each record (rows of X are orthogonal unit vectors) the only step of each fit has seen."""
-    model = sampled(rate, n_steps=1, n_records=1, step=0.25, **NO_NOISE, **PLAIN)
+    model = sampled(rate, n_steps=1, n_records=1, step=0.25, **PLAIN)
     y = np.ones(len(X), dtype=int)
     return np.array([clone(model).fit(X, y, multiplicity).coef_[0] for _ in range(n_fits)]) * 2 * rate
 
 
-@QUIET
-def test_every_record_is_seen_with_the_probability_that_is_paid_for_and_independently():
+def test_every_record_is_seen_with_the_probability_that_is_paid_for_and_independently(silent):
     seen = drawn(np.eye(3), 0.3, 400)
-    assert seen == pytest.approx(np.rint(seen), abs=0.2)
+    assert seen == pytest.approx(np.rint(seen), abs=1e-6)
     patterns = np.bincount(np.rint(seen).astype(int) @ [4, 2, 1], minlength=8)
     expected = [0.3**k * 0.7 ** (3 - k) for k in map(int.bit_count, range(8))]
     assert chisquare(patterns, 400 * np.array(expected)).pvalue > UNLIKELY
 
 
-@QUIET
-def test_copies_of_a_record_are_drawn_one_by_one():
+def test_copies_of_a_record_are_drawn_one_by_one(silent):
     seen = np.rint(drawn(np.eye(1), 0.3, 300, [5])[:, 0]).astype(int)
     expected = 300 * binom(5, 0.3).pmf(np.arange(6))
     assert chisquare(np.bincount(seen, minlength=6), expected).pvalue > UNLIKELY
 
 
-@QUIET
-def test_each_step_draws_anew(released):
+def test_each_step_draws_anew(released, silent):
     """Whether a step sees the only record, and whether the next one does, are two fair coins."""
-    model = sampled(0.5, n_steps=2000, n_records=10**9, **NO_NOISE, **PLAIN)
+    model = sampled(0.5, n_steps=2000, n_records=10**9, **PLAIN)
     seen = np.abs(released(model, np.ones((1, 1)), np.ones(1, int))[:, 0] * model.noise_scales_) > 0.1
     assert len(seen) == 2000
     pairs = np.bincount(2 * seen[:-1:2] + seen[1::2], minlength=4)
     assert chisquare(pairs).pvalue > UNLIKELY
 
 
-def test_the_sum_is_divided_by_how_many_are_expected():
+def test_the_sum_is_divided_by_how_many_are_expected(silent):
     """Without noise the mean of many sampled steps is the step of all records."""
     X, y = simulated(200, 2)
-    common = {"n_steps": 1, "n_records": 200, "neighbouring": ADD_REMOVE, "epsilon": 1e4, "delta": 0.5}
+    common = {"n_steps": 1, "n_records": 200, "neighbouring": ADD_REMOVE}
     whole = DPGradientDescentClassifier(**common).fit(X, y).coef_
     model = DPGradientDescentClassifier(sample_rate=0.5, **common)
     parts = [clone(model).fit(X, y).coef_ for _ in range(400)]
@@ -185,7 +196,7 @@ def test_a_sampled_step_has_the_noise_that_its_guarantee_needs(parameters):
     ],
     ids=str,
 )
-def test_a_step_moves_by_what_the_noise_is_for(relation, rate, parameters, released, silent):
+def test_a_step_moves_by_what_the_noise_is_for(relation, rate, parameters, released, whole):
     """Over the neighbours of some tables, all records being seen: what the Gaussian mechanism of the event may move."""
     model = DPGradientDescentClassifier(
         n_steps=1, sample_rate=rate, neighbouring=relation, n_records=5, penalty=None, **parameters

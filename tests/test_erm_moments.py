@@ -16,7 +16,7 @@ from helpers.data.domain import Attribute, Domain
 from helpers.erm import marginals, moments
 from helpers.erm.marginals import RankFeatures, marginals_sensitivity, noisy_marginals
 from helpers.erm.moments import PrivateMomentClassifier, moments_noise
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, event_delta, gaussian_mu
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Ledger, event_delta, gaussian_mu, ledger
 
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
 MIXED = Domain(
@@ -30,12 +30,15 @@ MIXED = Domain(
 )
 
 
-class Silent:
+class Silent(np.random.Generator):
     """A source of noise that is zero."""
 
-    @staticmethod
-    def normal(loc, scale, size):
+    def normal(self, loc=0.0, scale=1.0, size=None):
         return np.zeros(size)
+
+
+def without_noise(records, relation):
+    return Ledger(records, relation, Silent(np.random.PCG64(0)))
 
 
 def records(n, rng):
@@ -48,7 +51,7 @@ def records(n, rng):
     return X, rng.choice(["no", "perhaps", "yes"], n)
 
 
-def released(monkeypatch, module, release):
+def released(monkeypatch, release):
     """What `release` would publish without noise, each number in standard deviations of its noise."""
     found = []
 
@@ -57,7 +60,7 @@ def released(monkeypatch, module, release):
         return value
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "to_grid", keep)
+        patched.setattr(ledger, "to_grid", keep)
         release()
     return np.concatenate(found)
 
@@ -79,7 +82,7 @@ def test_one_record_moves_the_marginals_as_stated_and_no_less(monkeypatch, relat
     moved = []
     for one, other in pairs(relation, codes):
         sides = [
-            released(monkeypatch, marginals, lambda c=c: noisy_marginals(c, domain, 0.7, relation, Silent))
+            released(monkeypatch, lambda c=c: noisy_marginals(without_noise(c, relation), domain, 0.7))
             for c in (one, other)
         ]
         moved.append(np.linalg.norm(sides[0] - sides[1]))
@@ -109,8 +112,9 @@ def test_one_record_moves_the_moments_as_stated(seed, n_classes, relation):
         with pytest.MonkeyPatch.context() as patch:
             return released(
                 patch,
-                moments,
-                lambda: moments._noisy_moments(features, priors, X[keep], codes[keep], 1.3, relation, Silent),
+                lambda: moments._noisy_moments(
+                    without_noise((X[keep], codes[keep, None]), relation), features, priors, 1.3
+                ),
             )
 
     for i in range(1, len(X)):
@@ -132,8 +136,9 @@ def test_no_pair_of_all_records_moves_the_moments_further(monkeypatch, relation,
     def sums(keep):
         return released(
             monkeypatch,
-            moments,
-            lambda: moments._noisy_moments(features, np.array(priors), X[keep], codes[keep], 0.7, relation, Silent),
+            lambda: moments._noisy_moments(
+                without_noise((X[keep], codes[keep, None]), relation), features, np.array(priors), 0.7
+            ),
         )
 
     of_record = np.array([sums([i]) for i in range(len(X))]) - sums([])
@@ -198,7 +203,7 @@ def test_the_noise_on_the_marginals_is_as_stated(monkeypatch, relation):
         heights.append(np.concatenate([part for parts in noisy for part in parts]))
 
     monkeypatch.setattr(marginals, "_denoised", keep)
-    found = [noisy_marginals(codes, domain, 1.3, relation, rng) for _ in range(4000)]
+    found = [noisy_marginals(Ledger(codes, relation, rng), domain, 1.3) for _ in range(4000)]
     spread = marginals_sensitivity(domain, relation) / 1.3
     assert np.std(heights, axis=0) == pytest.approx(np.full(10, spread), rel=0.07)
     assert np.std([one.counts for one in found], axis=0) == pytest.approx(np.full(2, found[0].spread), rel=0.07)
@@ -216,7 +221,7 @@ def test_a_published_object_does_not_tell_its_seed():
 def test_without_noise_the_marginals_are_the_data_s():
     X, y = records(300, np.random.default_rng(0))
     codes = MIXED.encode(X, y)
-    found = noisy_marginals(codes, MIXED, 1e9, ADD_REMOVE, np.random.default_rng(0))
+    found = noisy_marginals(Ledger(codes, ADD_REMOVE, np.random.default_rng(0)), MIXED, 1e9)
     for j, shares in enumerate(found.cells):
         assert shares == pytest.approx(np.bincount(codes[:, j], minlength=MIXED.sizes[j]) / 300, abs=1e-6)
     assert found.counts == pytest.approx(np.bincount(codes[:, -1]), abs=1e-4)
@@ -227,7 +232,7 @@ def test_with_noise_alone_the_cells_are_equal():
     """Shrinking leaves nothing of differences that are as small as their noise, and nothing in the padding."""
     codes = np.column_stack([np.tile(np.arange(6), 50), np.zeros(300, int)])
     domain = Domain([Attribute.integer("b", 0, 0, 5)])
-    cells = noisy_marginals(codes, domain, 1e-3, REPLACE_ONE, np.random.default_rng(3)).cells[0]
+    cells = noisy_marginals(Ledger(codes, REPLACE_ONE, np.random.default_rng(3)), domain, 1e-3).cells[0]
     assert cells.sum() == pytest.approx(1)
     assert abs(cells - 1 / 6).max() < 0.2
 
@@ -250,7 +255,8 @@ def test_what_is_summed_lies_in_the_ball_whatever_the_marginals_are(seed):
     X, _ = records(1, rng)
     cells = [rng.dirichlet(np.full(size, 0.05)) for size in MIXED.sizes[:-1]]
     features = RankFeatures(MIXED, cells)
-    found = moments._noisy_moments(features, np.full(3, 1 / 3), X, np.array([0]), 1.0, REPLACE_ONE, Silent)
+    one = without_noise((X, np.array([[0]])), REPLACE_ONE)
+    found = moments._noisy_moments(one, features, np.full(3, 1 / 3), 1.0)
     assert np.trace(found.second) <= 1 + 1e-5
 
 
@@ -296,8 +302,8 @@ def test_the_noise_on_the_moments_is_as_stated(relation):
     features = RankFeatures(Domain.from_bounds([[-1, 1]], n_bins=4), [np.full(4, 0.25)])
     priors = np.array([0.7, 0.2, 0.1])
     _, t, k = moments_noise(priors, 1.0, relation)
-    rng, none = np.random.default_rng(1), (np.zeros((0, 1)), np.zeros(0, int), 1.0, relation)
-    found = [moments._noisy_moments(features, priors, *none, rng) for _ in range(4000)]
+    none = Ledger((np.zeros((0, 1)), np.zeros((0, 1), int)), relation, np.random.default_rng(1))
+    found = [moments._noisy_moments(none, features, priors, 1.0) for _ in range(4000)]
     second, means, counts = (np.array([getattr(one, name) for one in found]) for name in ("second", "means", "counts"))
     assert np.array_equal(second, second.transpose(0, 2, 1))
     assert second.std(axis=0) == pytest.approx(t * (np.eye(3) + (1 - np.eye(3)) / math.sqrt(2)), rel=0.07)

@@ -195,8 +195,7 @@ def test_a_minimiser_can_leave_the_cube_by_which_its_gradient_moves():
     n, total = 1, 100.0  # n L = 100
 
     def minimiser(signed):
-        options = {"distance": 1e-10, "n_records": n, "longest": math.sqrt(2)}
-        return erm.minimize(signed.copy(order="F"), erm.huber(0.1), total, np.zeros(2), **options).beta
+        return erm.minimize(signed, erm.huber(0.1), total, np.zeros(2), distance=1e-10, n_records=n).beta
 
     move = n * total * (minimiser(np.vstack([rows, q])) - minimiser(rows))
     assert 1.19 < np.abs(move).max() < (1 + math.sqrt(2)) / 2
@@ -284,7 +283,10 @@ def test_a_fitted_model_has_the_noise_that_its_guarantee_needs(changes, blocks, 
     lengths = np.array([body.norm(b if K > 2 else b[0]) for b in noise])
     assert kstest(lengths, gamma((K - 1) * body.dimension, scale=1 / rate).cdf).pvalue > UNLIKELY
     if blocks:
-        assert np.abs(noise[:, 0, list(blocks[1])].sum(axis=1)).max() < 1e-4 * lengths.mean()
+        # But for the noise that hides the solver, of mean length 1e-5 d / (epsilon radius) on the coefficients.
+        hidden = len(X) * models[0].total_regularization_ * 1e-5 * len(widths) / estimator.radius
+        assert np.abs(noise[:, 0, list(blocks[1])].sum(axis=1)).max() < 6 * hidden
+        assert hidden < 1e-3 * lengths.mean()
     else:
         # On the surface of the cube an entry is at its end in one of D cases, else uniform.
         parts = np.linalg.norm(noise, axis=1) / np.array(widths) / lengths[:, None]

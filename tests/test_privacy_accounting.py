@@ -90,6 +90,14 @@ def test_gaussian_curves_at_the_ends():
     assert gaussian_delta(0.0, 200.0) == 1.0
 
 
+@pytest.mark.parametrize("epsilon", [1e4, 1e8, 1e12])
+@pytest.mark.parametrize("delta", [1e-6, 0.999])
+def test_calibration_at_a_huge_epsilon_is_as_exact(epsilon, delta):
+    mu = gaussian_mu(epsilon, delta)
+    assert gaussian_delta(epsilon, mu) == pytest.approx(delta, rel=1e-7)
+    assert gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-10)
+
+
 @pytest.mark.parametrize("pure_epsilon", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
 def test_laplace_delta_is_the_integral_of_the_hockey_stick(pure_epsilon, share):

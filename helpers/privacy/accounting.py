@@ -45,6 +45,7 @@ from scipy.stats import binom
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.search import smallest
 
+_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
@@ -143,7 +144,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    return float(1 / get_sigma_gaussian(epsilon, delta))
+    # Its tolerance is absolute, and a standard deviation below 0.01 needs more digits than that leaves.
+    tolerance = 1e-12 / max(1.0, epsilon / 1e4)
+    return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
 
 
 def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDArray:
@@ -625,6 +628,8 @@ class _LossAccountant(PLDAccountant):
         self._replace_one = neighbouring is REPLACE_ONE
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
+        if isinstance(event, ApproximateDpEvent) and event.epsilon > _LARGEST_EPSILON:
+            event = NonPrivateDpEvent()
         if isinstance(event, ApproximateDpEvent) or (
             self._replace_one and isinstance(event, RandomizedResponseDpEvent)
         ):

@@ -48,9 +48,9 @@ from helpers.privacy.mechanisms import (
 from helpers.privacy.randomness import noise_assumptions
 from helpers.privacy.search import largest
 
-# Of a budget: by so much its shares may add up to more than the whole. Calibrated Gaussian noise, solved for in double
-# arithmetic, costs up to 7e-7 more than was asked where epsilon is 1e12, and 2e-8 where it is 1e-6.
-_ROUNDING = 1e-6
+# By so much may the shares of a budget add up to more than the whole, in relation to it and in nats: noise is solved for
+# in double arithmetic.
+_ROUNDING, _SMALLEST = 1e-9, 1e-11
 SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2}
 """What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
 
@@ -565,7 +565,7 @@ class Ledger:
             More was spent than the budget: nothing that was released may be published.
         """
         spent = self.epsilon(delta, interval=interval) if bound is None else _filtered(self, bound, delta)
-        if not spent <= epsilon * (1 + _ROUNDING):
+        if not spent <= epsilon * (1 + _ROUNDING) + _SMALLEST:
             raise RuntimeError(
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
                 "nothing of them may be published"
