@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_boolean, check_choice, check_integer, check_real, validate_records
-from helpers.decisions import ModelPredictions
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
+from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
 
 KERNELS = ("gaussian", "laplacian", "cauchy")

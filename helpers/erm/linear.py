@@ -26,13 +26,13 @@ from helpers.checks import (
     validate_records,
 )
 from helpers.data import into_ball
-from helpers.decisions import ScoreDecisions
 from helpers.erm import partitions
 from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import Block, LocalTable, Rows, Table, design_matrix, factored_rows, pieces
 from helpers.erm.solver import Solution, minimize_table
 from helpers.erm.weighting import class_weights
+from helpers.predictions import ScorePredictions
 
 _LOSSES = ("logistic", "huber")
 _LARGEST_RADIUS = 1e100
@@ -63,7 +63,7 @@ class Records(NamedTuple):
     divisor: int
 
 
-class LinearClassifier(ScoreDecisions, ClassifierMixin, BaseEstimator):
+class LinearClassifier(ScorePredictions, ClassifierMixin, BaseEstimator):
     """Rows, labels, class weights and predictions of `ERMClassifier` and the private classifiers. Not used by
     itself."""
 

@@ -36,9 +36,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_real, label_codes, validate_records
 from helpers.data.domain import Domain, check_labels
-from helpers.decisions import ScoreDecisions
 from helpers.erm.losses import zero_sum_basis
 from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
+from helpers.predictions import ScorePredictions
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
     spread: np.ndarray
 
 
-class PrivateMomentClassifier(PrivateMixin, ScoreDecisions, ClassifierMixin, BaseEstimator):
+class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
     """Additive classification by private ranks and private moments: (epsilon, delta)-DP by two Gaussian releases.
 
     The first releases the marginals of all attributes and the class sizes, the second the class means of the rows that

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes, validate_records
-from helpers.decisions import ModelPredictions
 from helpers.meta.bagging import assign_evenly
 from helpers.meta.learners import fit_learner, n_rows, new_learner, restate
+from helpers.predictions import ModelPredictions
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,

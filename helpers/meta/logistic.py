@@ -10,11 +10,11 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.decisions import ModelPredictions
 from helpers.erm import LOGISTIC, ObjectivePerturbationClassifier, Softmax, default_regularization, fixed_weights
 from helpers.erm.partitions import count_records, gathered, is_partitioned
 from helpers.meta.learners import fit_learner
 from helpers.meta.threshold import ThresholdMixin
+from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
 
 OBJECTIVES = ("accuracy", "balanced_accuracy", "expected_cost", "f1", "recall")

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import ParameterGrid
 
 from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.decisions import ModelPredictions
 from helpers.meta.learners import (
     check_learner,
     check_mistake_costs,
@@ -25,6 +24,7 @@ from helpers.meta.learners import (
     planned_guarantee,
     restate,
 )
+from helpers.predictions import ModelPredictions
 from helpers.privacy import (
     EXACT_REALS,
     RELATION_NAMES,

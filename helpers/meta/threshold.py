@@ -12,7 +12,6 @@ from scipy.special import expit, logit, ndtr, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.decisions import ModelPredictions
 from helpers.meta.learners import (
     check_learner,
     check_mistake_costs,
@@ -21,6 +20,7 @@ from helpers.meta.learners import (
     planned_guarantee,
     with_origin,
 )
+from helpers.predictions import ModelPredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, PrivateMixin, check_random_state, child_state
 
 OBJECTIVES = ("balanced_accuracy", "expected_cost", "f1", "recall")

@@ -36,6 +36,7 @@ from helpers.neural.decisions import balanced_cut_off
 from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, RecordLoss, effective_number_weights
 from helpers.neural.schedule import Schedule
 from helpers.neural.training import Descent, check_trainable, throw_away
+from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, check_random_state, noise_assumptions
 from helpers.privacy.accounting import ApproximateDpEvent
 
@@ -79,7 +80,7 @@ class Budget(NamedTuple):
         return (*counted, *((ApproximateDpEvent(self.cut_off, 0.0),) if self.cut_off else ()))
 
 
-class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
+class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
     """A network trained by noisy gradient descent on Poisson batches, (epsilon, delta)-DP under add/remove-one.
 
     Parameters
@@ -250,10 +251,6 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             raise
         return self
 
-    def _forget(self):
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-
     def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule, budget: Budget) -> dict[str, Any]:
         """All attributes of the fitted object, from the ledger's answers."""
         classes = check_classes(self.classes)
@@ -338,11 +335,6 @@ class DPNeuralClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         """Scores (n,), positive for the second class; with more classes (n, K)."""
         scores = self._logits(self.model_, self._checked(X)) - self.shifts_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X):
-        """Labels (n,): the class with the largest score."""
-        scores = self.decision_function(X)
-        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     def predict_proba(self, X):
         """Class probabilities (n, K) as the network sees them; they know nothing of `decision`."""

@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 
-class ScoreDecisions:
+class ScorePredictions:
     """Labels by the scores of one's own `decision_function`."""
 
     def predict(self, X):
