@@ -48,8 +48,8 @@ from helpers.privacy.mechanisms import (
 from helpers.privacy.randomness import noise_assumptions
 from helpers.privacy.search import largest
 
-# By so much may the shares of a budget add up to more than the whole, in relation to it and in nats: noise is solved for
-# in double arithmetic.
+# By so much the shares of a budget may add up to more than the whole, in relation to it and in nats, since noise is
+# solved for in double arithmetic.
 _ROUNDING, _SMALLEST = 1e-9, 1e-11
 SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2}
 """What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
