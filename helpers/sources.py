@@ -51,7 +51,7 @@ def digest(content: bytes | str) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:_DIGITS]
 
 
-def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str]:
+def parts(texts: Iterable[str], *, cards_by_name: bool = False, tables: Iterable[str] = ()) -> dict[str, str]:
     """One digest a module, of the definitions that pieces of source reach in it and of its statements; and one a card.
 
     Parameters
@@ -62,6 +62,8 @@ def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str
         Of the cards of data sets, the YAML files of `helpers.data.sets`, take those alone whose names stand in the
         pieces or in what they reach outside `helpers.data`. Otherwise all are taken, for the names of the sets may come
         from elsewhere: from a parameter, or from the cell of a trial.
+    tables : iterable of str
+        Texts that the pieces read, in which names of sets may stand too.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def parts(texts: Iterable[str], *, cards_by_name: bool = False) -> dict[str, str
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
         return found
     if cards_by_name:
-        words |= _words("\n".join(map(_cell, texts)))
+        words |= _words("\n".join([*map(_cell, texts), *tables]))
         outside = (name for name in reached if not name.startswith(_DATA))
         words = words.union(*(_definition_words(*_source(name), one) for name in outside for one in reached[name]))
     for card in sorted(_file(_CARDS).parent.glob("*.yaml")):

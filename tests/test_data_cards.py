@@ -37,7 +37,8 @@ def test_asking_for_one_card_reads_no_other_file(monkeypatch):
 
 
 def test_an_edited_card_makes_old_what_uses_its_set_and_nothing_else(tmp_path, monkeypatch):
-    shutil.copytree(paths.ROOT / "helpers", tmp_path / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in sources.PACKAGES:
+        shutil.copytree(paths.ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     head = "from helpers import data\n"
     pieces = {
@@ -45,7 +46,7 @@ def test_an_edited_card_makes_old_what_uses_its_set_and_nothing_else(tmp_path, m
         "other": head + "data.load('ecoli')",
         "read": head + "data.available()",
         "none": head + "data.split",
-        "through": "from helpers.study import benchmark\nbenchmark.DATASETS\nfrom helpers import data\ndata.load",
+        "through": "from checks import benchmark\nbenchmark.DATASETS\nfrom helpers import data\ndata.load",
     }
 
     def parts(piece, **options):

@@ -47,11 +47,11 @@ def changed(then: Parts, now: Parts) -> list[str]:
 
 def _code(cells: Sequence[str], *, cards_by_name: bool = False) -> Parts:
     parts = {_CELLS: sources.cells_digest(cells)}
-    parts |= sources.parts(cells, cards_by_name=cards_by_name)
     wanted = _patterns(cells, "reference_table", {})
-    for file in sorted((paths.REFERENCE / "tables").glob("*.csv")):
-        if any(fnmatchcase(file.stem, pattern) for pattern in wanted):
-            parts[f"reference/tables/{file.name}"] = sources.digest(file.read_bytes())
+    files = sorted((paths.REFERENCE / "tables").glob("*.csv"))
+    tables = [file for file in files if any(fnmatchcase(file.stem, pattern) for pattern in wanted)]
+    parts |= sources.parts(cells, cards_by_name=cards_by_name, tables=[file.read_text() for file in tables])
+    parts |= {f"reference/tables/{file.name}": sources.digest(file.read_bytes()) for file in tables}
     return parts | {"constraints.txt": sources.digest(_pins())}
 
 
