@@ -89,8 +89,9 @@ def worst(curator):
 
 def farthest(curator):
     candidates = [(0,), (1,), (0, 1)]
-    expected = [np.ones(2), np.ones(3), np.full((2, 3), 0.5)]
-    return curator.choose_farthest(candidates, expected, np.array([0.3, 1.0, 2.0]), np.array([0.5, 0.1, 1.0]), 0.3)
+    # A record that leaves a cell with too few for one with too many takes both further away.
+    expected = [np.ones(2), np.ones(3), np.array([[0.0, 10.0, 0.0], [10.0, 0.0, 10.0]])]
+    return curator.choose_farthest(candidates, expected, np.array([0.3, 1.0, 2.0]), np.array([0.5, 0.1, 30.0]), 0.3)
 
 
 @pytest.mark.parametrize("neighbouring", RELATIONS)
@@ -196,3 +197,23 @@ def test_private_bins_of_nothing_are_still_bins():
         domain, _ = binned(np.zeros((0, 2)), 0.5)
     assert [(a.edges[0], a.edges[-1]) for a in domain.attributes] == [(-1.0, 1.0)] * 2
     assert 1 <= domain.sizes[0] <= 8
+
+
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+@pytest.mark.parametrize("choose", [worst, farthest])
+def test_scores_move_by_what_a_choice_is_billed_for(monkeypatch, neighbouring, choose):
+    asked = []
+
+    def noted(self, query, sensitivity, **budget):
+        asked.append((query(self._held), sensitivity))
+        return 0
+
+    monkeypatch.setattr(Ledger, "choose", noted)
+    largest = 0.0
+    for pair in neighbours(neighbouring):
+        for records in pair:
+            choose(made(records, neighbouring))
+        (here, sensitivity), (there, same) = asked[-2:]
+        assert sensitivity == same
+        largest = max(largest, np.abs(here - there).max())
+    assert largest == pytest.approx(sensitivity)

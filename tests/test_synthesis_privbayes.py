@@ -11,7 +11,7 @@ from sklearn.metrics import mutual_info_score
 from synthesis_data import ledgers
 
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import REPLACE_ONE, ApproximateDpEvent, audit_estimator
+from helpers.privacy import REPLACE_ONE, ApproximateDpEvent, Ledger, audit_estimator
 from helpers.synthesis import PrivBayes, mutual_information, mutual_information_sensitivity
 from helpers.synthesis import curator as curator_module
 from helpers.synthesis.privbayes import _parent_sets
@@ -92,6 +92,22 @@ def test_what_was_executed_adds_up_to_epsilon(monkeypatch, domain):
     assert len(choices) == 3 or domain is None  # wide bins leave no parent that fits
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (0.7, 0.0)
     assert model.guarantee_.neighbouring is REPLACE_ONE
+
+
+def test_choices_are_billed_for_how_far_mutual_information_moves(monkeypatch):
+    asked, choose = [], Ledger.choose
+
+    def noted(self, query, sensitivity, **budget):
+        asked.append(sensitivity)
+        return choose(self, query, sensitivity, **budget)
+
+    monkeypatch.setattr(Ledger, "choose", noted)
+    X, y = bits(200)
+    PrivBayes(50.0, domain=BITS, degree=1).fit(X, y)  # pairs of bits: one side has two values
+    assert asked == [mutual_information_sensitivity(200, binary=True)] * 3
+    asked.clear()
+    PrivBayes(50.0, domain=Domain.from_bounds([[0, 1]] * 3, n_bins=4), degree=2).fit(X, y)
+    assert asked[-1] == mutual_information_sensitivity(200)  # four cells beside the label and another attribute
 
 
 def test_the_network_starts_with_the_label_and_keeps_its_degree():
