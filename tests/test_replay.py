@@ -16,6 +16,7 @@ import hashlib
 import inspect
 import itertools
 import math
+import re
 import types
 from collections import Counter, defaultdict
 from functools import partial
@@ -361,3 +362,10 @@ def test_what_passes_the_releases_by_is_noticed(leak, monkeypatch):
     else:
         _, (first, second) = recorded(Leaky, parameters, (X, y), other)
         assert tree(vars(first)) != tree(vars(second))
+
+
+@pytest.mark.parametrize("cls", inventory.private(), ids=lambda cls: cls.__name__)
+def test_each_says_where_its_guarantee_is_proved(cls):
+    if cls.__module__.startswith("helpers."):
+        (stated,) = re.findall(r"^Proof: (.+?)\n\n", inspect.getdoc(cls), re.MULTILINE | re.DOTALL)
+        assert re.search(r"here|in the literature|enumerated|as `|that of the", stated)

@@ -111,6 +111,9 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
     ValueError
         As in `ERMClassifier`.
 
+    Proof: the sweep lemma and the split of the noise are proved here (`helpers.erm.coordinate_descent`); composition is
+    in the literature.
+
     Source: Mangold, Bellet, Salmon and Tommasi 2022, Algorithm 1; its noise and sweeps as in this module.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])

@@ -54,6 +54,8 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
     ValueError
         As in `ERMClassifier`.
 
+    Proof: in the literature; what one record moves is proved here, as for coordinate descent.
+
     Source: Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016 (sampling); composition exactly by Dong, Roth and Su
     2022, with sampling by dp-accounting.
 

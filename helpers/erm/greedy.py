@@ -67,6 +67,9 @@ scale, center, penalty, regularization, box, prior, bounds, classes
     ValueError
         As in `ERMClassifier`.
 
+    Proof: the sensitivity of the scores is proved here (`helpers.erm.greedy`); the cost of choices and composition are
+    in the literature.
+
     Source: Mangold, Bellet, Salmon and Tommasi 2023, Algorithm 1, with scores of equal sensitivity.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])

@@ -137,6 +137,8 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
     ValueError
         From `fit`: a parameter out of range, X not a finite numeric matrix, or what the estimator refuses.
 
+    Proof: that of the classifier inside; that features keep their bound is proved here (`helpers.erm.kernels`).
+
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3, with a bound that its features keep.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([1, 0, 0, 1])

@@ -65,6 +65,8 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    Proof: the sensitivities are proved here, under `counts`; the Gaussian mechanism is in the literature.
+
     Source: corrects Rosenblatt et al. 2025, Appendix C.2; Balle and Wang 2018, Theorem 9.
 
     >>> X, y = np.linspace(-3, 3, 4000)[:, None], np.repeat([0, 1], 2000)

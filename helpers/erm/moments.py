@@ -133,6 +133,9 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
 
     Notes
     -----
+    Proof: here, of both sensitivities (`helpers.erm.moments`, `helpers.erm.marginals`); composition is in the
+    literature.
+
     Source: `helpers.erm.moments` for the second release, `marginals_sensitivity` for the first; composition of Gaussian
     mechanisms by Dong, Roth and Su 2022.
 

@@ -425,6 +425,9 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     ValueError
         As in `ERMClassifier`, and where `helpers.erm.calibrate` refuses the parameters.
 
+    Proof: of the constants (`helpers.erm.calibration`), of approximate minimisers (`helpers.erm.perturbation`) and of
+    rounding (`helpers.erm.solver`) here; that the solver arrives at the gradient it promises is tested, not proved.
+
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; Rosenblatt et al. 2025, Algorithm 1.
 
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
@@ -550,6 +553,8 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
     ------
     ValueError
         As in `ERMClassifier`.
+
+    Proof: as `ObjectivePerturbationClassifier`; the mechanisms are in the literature.
 
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1 and Theorem 1.
 

@@ -189,6 +189,8 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     would tell something about the records of the part. Shortened coefficients are no longer log-odds: with a rare class
     use a learner with class weights, or "recall" in a `ThresholdClassifier`, not the prevalence as threshold.
 
+    Proof: in the literature.
+
     Source: Nissim, Raskhodnikova and Smith 2007, Section 4 (parts); the clipped mean with noise for its sensitivity.
 
     >>> from helpers.erm import ERMClassifier
@@ -308,6 +310,8 @@ class PATEClassifier(_DisjointLearners):
     Notes
     -----
     A teacher that fails on its part votes for the first class: an exception would tell something about the part.
+
+    Proof: in the literature.
 
     Source: Papernot et al. 2017 and 2018 (GNMax), with data-independent accounting; with two classes the noisy maximum
     is decided by one count.

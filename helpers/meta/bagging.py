@@ -350,6 +350,9 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     what there is, and has to cope with one class, as the learners of `helpers.erm` do; one that fails on one class of
     made-up records is refused. No record at all, under add/remove, is no error either.
 
+    Proof: in the literature (amplification, composition); how many bags a record changes is enumerated in
+    `tests/test_meta_bagging_theory.py`.
+
     Source: Rosenblatt et al. 2025, Section 4.1 and Appendix C.1, with corrected accounting.
 
     >>> from helpers.erm import ObjectivePerturbationClassifier

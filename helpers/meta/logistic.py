@@ -94,6 +94,8 @@ class PrivateLogisticRegression(PrivateMixin, ThresholdMixin, ModelPredictions, 
     -----
     A class without a record is no error, since it would tell something about the labels.
 
+    Proof: that of the learner and of the threshold.
+
     Source: objective perturbation as in `ObjectivePerturbationClassifier`; thresholds as in `ThresholdClassifier`.
 
     >>> X, y = np.linspace(-1, 1, 1000)[:, None], np.repeat([0, 1], [950, 50])

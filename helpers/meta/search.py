@@ -209,6 +209,8 @@ class PartitionedSearch(_PrivateSearch):
         From `fit`: a parameter out of range, a learner that is not private as needed or fails on made-up records (all
         before it sees a private one), labels outside `classes`, fewer records than parts.
 
+    Proof: in the literature.
+
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 4 and Theorem 8 ("disjoint").
 
     >>> from helpers.erm import ObjectivePerturbationClassifier
@@ -306,6 +308,8 @@ class RepeatedSearch(_PrivateSearch):
     ------
     ValueError
         As in `PartitionedSearch`.
+
+    Proof: in the literature.
 
     Source: Liu and Talwar 2019; Papernot and Steinke 2022.
 

@@ -213,6 +213,9 @@ class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, Classi
     A class without a record is no error, since it would tell something about the labels. Under add/remove the learner
     also gets two made-up records, the origin once with each label, so that no record at all is no error either.
 
+    Proof: in the literature (composition, quantiles), given that of the learner; the sensitivity of the quantile's
+    score is proved in `recall_threshold`.
+
     Source: basic composition (Dwork and Roth 2014, Theorem 3.16); for the thresholds, their functions.
 
     >>> from helpers.erm import ObjectivePerturbationClassifier

@@ -172,6 +172,8 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
     budget; the weights "square-root" beside them help where the rare class is hard to see. Without any, a model may
     rank well and call every record negative. The chapter `dpsgd` measures them.
 
+    Proof: in the literature; gaps between floating-point numbers are not covered (`helpers.neural.training`).
+
     Source: Abadi et al. 2016, Algorithm 1; class weights: Rosenblatt et al. 2025, Algorithm 4, repaired.
 
     >>> X, y = np.linspace(-1, 1, 200)[:, None], np.repeat([0, 1], 100)

@@ -390,6 +390,8 @@ class StableSMOTE(PrivateMixin, StableSampler):
     Too few minority records are no error, which would tell their number: with at most k of them all others are
     neighbours, a single one is its own neighbour, and without any no row is added. `stability_` does not cover this.
 
+    Proof: here and enumerated (`helpers.privacy.stability`): how many rows one record changes; nothing is released.
+
     Source: Rosenblatt et al. 2025, Algorithm 2; Chawla, Bowyer, Hall and Kegelmeyer 2002.
 
     >>> sampler = StableSMOTE(3, k=1, n_minority=2, random_state=0)

@@ -57,6 +57,9 @@ class AIM(MixtureSynthesizer):
     How much a round costs depends on noisy answers before it, so the guarantee is that of the whole budget in zCDP,
     which the rounds never exceed (a privacy filter: Feldman and Zrnic 2021).
 
+    Proof: in the literature (zero-concentrated composition under a privacy filter); how far a record moves counts and
+    choices is enumerated in `tests/test_synthesis_curator.py`.
+
     Source: McKenna, Mullins, Sheldon and Miklau 2022, Algorithms 2 to 4.
 
     >>> from helpers.data.domain import Domain

@@ -53,6 +53,8 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
 
     Notes
     -----
+    Proof: in the literature (post-processing), given that of the synthesiser.
+
     Source: Rosenblatt et al. 2025, Algorithm 3 and Proposition 10. There the second way draws from the synthesiser
     applied to the data, which would cost its budget again each time; here it draws from what was fitted once.
 

@@ -123,6 +123,9 @@ class GEM(MixtureSynthesizer):
     not of 1,024, and products in bfloat16 where the processor has it; a marginal may be chosen again, so that T may
     exceed their number; noisy shares are not clipped to [0, 1].
 
+    Proof: in the literature (zero-concentrated composition); how far a record moves counts and choices is enumerated in
+    `tests/test_synthesis_curator.py`.
+
     Source: Liu, Vietri and Wu 2021, Algorithm 2 and Section 4; code at terranceliu/dp-query-release.
 
     >>> from helpers.data.domain import Domain

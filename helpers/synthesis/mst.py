@@ -58,6 +58,8 @@ class MST(ZcdpSynthesizer):
     as with the label in every pair, its part goes to the pairs. How many choices are left depends on those before, so
     the guarantee is that of the whole budget, which is never exceeded (a privacy filter: Feldman and Zrnic 2021).
 
+    Proof: as `AIM`.
+
     Source: McKenna, Miklau and Sheldon 2021, Algorithm 1; inference: McKenna, Sheldon and Miklau 2019, Algorithm 1.
 
     >>> from helpers.data.domain import Domain

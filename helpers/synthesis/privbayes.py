@@ -104,6 +104,9 @@ class PrivBayes(Synthesizer):
     mechanism; all choices get the same part of the structure's budget, and one without alternatives, or where no parent
     fits, costs nothing. Tables that are part of another are summed out of it instead of measured.
 
+    Proof: in the literature (basic composition; the sensitivity of mutual information); counts are enumerated in
+    `tests/test_synthesis_curator.py`.
+
     Source: Zhang, Cormode, Procopiuc, Srivastava and Xiao 2017, Sections 3 to 5.
 
     >>> from helpers.data.domain import Domain
