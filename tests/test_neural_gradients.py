@@ -75,7 +75,7 @@ MODELS = {
     "images, in groups": (lambda: images(groups=2), (2, 6, 6)),
     "frozen parts": (frozen, (4,)),
     "FT-Transformer": (lambda: FTTransformer(3, 3, levels=(2, 4), dim=8, depth=2, heads=2, dropout=0.0), (5,)),
-    "residual CNN": (lambda: ResidualCNN(3, width=4), (12, 12, 3)),
+    "residual CNN": (lambda: ResidualCNN(3, width=8), (12, 12, 3)),
 }  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def transformer(**options):
     return FTTransformer(4, N_CLASSES, **{"dim": 8, "depth": 2, "heads": 2, "dropout": 0.0} | options)
 
 
+# Convolutions of four channels corrupt the heap in PyTorch 2.13 on some processors; those of eight do not.
 CASES = {
     "linear": (lambda: linear(4, N_CLASSES), numbers),
     "mlp": (lambda: mlp(4, N_CLASSES, width=5), numbers),
@@ -57,7 +58,7 @@ CASES = {
         lambda: mixed()[:, 2:],
     ),
     "prior": (lambda: with_prior(mlp(4, N_CLASSES, width=5), [0.0, -1.0, -2.0]), numbers),
-    "cnn": (lambda: ResidualCNN(N_CLASSES, width=4, blocks=(1, 1)), pictures),
+    "cnn": (lambda: ResidualCNN(N_CLASSES, width=8, blocks=(1, 1)), pictures),
     "cnn on maps": (lambda: MapCNN(6, N_CLASSES, width=8), lambda: torch.randn(3, 6, 4, 4)),
 }
 
@@ -110,7 +111,7 @@ def test_logits_of_a_record_do_not_depend_on_the_others(case):
 
 
 @pytest.mark.parametrize("make", [lambda s: mlp(4, 2, seed=s), lambda s: transformer(seed=s),
-                                  lambda s: ResidualCNN(2, width=4, seed=s)])  # fmt: skip
+                                  lambda s: ResidualCNN(2, width=8, seed=s)])  # fmt: skip
 def test_starting_values_come_from_the_seed_alone(make):
     state = torch.random.get_rng_state()
     one = make(3).state_dict()
@@ -233,7 +234,7 @@ def test_a_prior_that_is_none_is_refused(bad):
 
 def test_bytes_and_the_same_numbers_as_floats_give_the_same_logits():
     X = pictures()
-    model = ResidualCNN(N_CLASSES, width=4)
+    model = ResidualCNN(N_CLASSES, width=8)
     nn.init.normal_(model.head.weight)
     torch.testing.assert_close(model(X), model(X.float()))
     pixels = model.body[0](torch.full((1, 2, 2, 3), 255, dtype=torch.uint8))
