@@ -96,7 +96,7 @@ class AccountsByClass(PrivateMomentClassifier):
         for j, attribute in enumerate(domain.attributes):
             table = np.bincount(codes[:, j], minlength=attribute.size).astype(float)
             parts = marginals._differences(table) if marginals._is_tree(attribute) else [table]
-            noisy.append([marginals._noised(part, spread, rng) for part in parts])
+            noisy.append([part + rng.normal(0.0, spread, part.shape) for part in parts])
         return marginals._denoised(domain, noisy, n_records, spread)
 
     def _sums(self, X, labels, common, spent, mu, rng):

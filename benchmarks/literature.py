@@ -27,7 +27,7 @@ from helpers.erm import (
 )
 from helpers.erm.marginals import RankFeatures, noisy_marginals
 from helpers.erm.moments import _clipped, _Moments, moments_noise
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, gaussian_epsilon, gaussian_mu, noise_generator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, gaussian_epsilon, gaussian_mu, noise_generator
 
 _CELLS, _FIRST, _COUNT = 32, 0.15, 0.1
 _BINS, _FREQUENCIES = 8, 50
@@ -62,7 +62,7 @@ def first_release(split: Split, epsilon: float, relation, name: str, exact: bool
     codes, rng = domain.encode(split.X, split.y), noise_of(split, name, epsilon)
     model = _Bare(epsilon, split.delta, domain, neighbouring=relation)
     model.classes_ = np.array([0, 1])
-    model.marginals_ = noisy_marginals(codes, domain, 1e9 if exact else math.sqrt(_FIRST) * mu, relation, rng)
+    model.marginals_ = noisy_marginals(Ledger(codes, relation, rng), domain, 1e9 if exact else math.sqrt(_FIRST) * mu)
     model.features_ = RankFeatures(domain, model.marginals_.cells)
     rows, tested = (np.concatenate(list(_clipped(model.features_, X))) for X in (split.X, split.X_test))
     return Ranks(model, codes[:, -1], rows, tested, math.sqrt(1 - _FIRST) * mu, rng)

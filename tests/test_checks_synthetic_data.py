@@ -10,9 +10,8 @@ from sklearn.metrics import roc_auc_score
 from checks import synthetic_data as printed
 from checks.finite import hockey_stick
 from checks.wrapped_budget import wrapped_epsilon, wrapped_rho
-from helpers.privacy import REPLACE_ONE, event_epsilon
+from helpers.privacy import REPLACE_ONE, event_epsilon, zcdp_budget
 from helpers.synthesis import PAPER
-from helpers.synthesis.curator import zcdp_budget
 
 
 @pytest.mark.parametrize(("nominal", "true"), [(0.05, 1.57), (0.1, 3.39), (0.5, 23.7), (1.0, 62.0)])

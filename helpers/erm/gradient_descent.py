@@ -18,7 +18,7 @@ from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_mu
 from helpers.privacy.search import smallest
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
-_LARGEST_EPSILON = 100.0  # with sampling, whose privacy loss distribution takes memory in proportion
+_LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling
 _SOURCE = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
 _SAMPLED_SOURCE = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
 
@@ -88,8 +88,6 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
         if self.sample_rate is None:
             return
         check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="neither")
-        if self.epsilon > _LARGEST_EPSILON:
-            raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} with a sample_rate, got {self.epsilon!r}")
         if self.neighbouring is not ADD_REMOVE:
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
@@ -153,13 +151,15 @@ def _sampled_multiplier(scaling, rate, count, delta, claim, high) -> float:
 
     `high` is what suffices without sampling, which never helps an adversary.
     """
+    if claim.epsilon > _LARGEST_EPSILON:
+        return high
 
     def enough(multiplier):
         step = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
         parts = [SelfComposedDpEvent(event, n) for event, n in ((scaling, 1), (step, count)) if event]
         return event_epsilon(ComposedDpEvent(parts), delta, ADD_REMOVE, interval=claim.interval) <= claim.epsilon
 
-    low = high / 2
-    while enough(low):
+    least, low = high / 1000, high / 2  # none at all would do where delta exceeds the chance to be seen
+    while low > least and enough(low):
         low, high = low / 2, low
     return smallest(enough, low, high, relative=1e-4)

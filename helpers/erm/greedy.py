@@ -8,8 +8,8 @@ proportion to each one's own is not private at the stated epsilon (`checks.greed
 
 What a choice at epsilon e costs: as pure privacy always e. As zero-concentrated privacy e^2/8 where probabilities are
 proportional to exp(e score / 2), which is the largest score after Gumbel noise, because its privacy loss lies in an
-interval of length e; e^2/2 for permute-and-flip, which is e-DP and no more is known. At equal zero-concentrated cost
-Gumbel noise has twice the e.
+interval of length e; e^2/2 for permute-and-flip and for Laplace noise, which are e-DP and no more is known. At equal
+zero-concentrated cost Gumbel noise has twice the e.
 
 Source: Mangold, Bellet, Salmon and Tommasi 2023 (the method); Dong, Durfee and Rogers 2020, Cesar and Rogers 2021
 (bounded range); Bun and Steinke 2016 (zero-concentrated privacy; Proposition 1.4: epsilon-DP has epsilon^2/2 of it).
@@ -25,7 +25,7 @@ from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
 from helpers.privacy import zcdp_budget
 from helpers.privacy.ledger import SELECTION_COSTS
 
-_LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip"}
+_LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip", "laplace": "laplace"}
 
 
 class DPGreedyCoordinateClassifier(ScaledLinearClassifier):
@@ -46,7 +46,7 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         composition.
     n_steps : int
         T >= 1: at most so many coefficients are not 0.
-    selection : {"gumbel", "permute_and_flip"}
+    selection : {"gumbel", "permute_and_flip", "laplace"}
         Law of the noisy choice, see the module. Gumbel noise is best where delta > 0, permute-and-flip where it is 0.
     selection_share : float
         In (0, 1): the part of each step's budget that its choice spends.

@@ -33,7 +33,7 @@ from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_choice, check_real
-from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, event_epsilon
+from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, closed_form, event_epsilon
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.mechanisms import (
     EXACT_REALS,
@@ -51,10 +51,10 @@ from helpers.privacy.search import largest
 # By so much the shares of a budget may add up to more than the whole, in relation to it and in nats, since noise is
 # solved for in double arithmetic.
 _ROUNDING, _SMALLEST = 1e-9, 1e-11
-SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2}
+SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2, "laplace": 1 / 2}
 """What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
 
-Both are e-DP, and e-DP costs e^2/2 (Bun and Steinke 2016, Proposition 1.4). The exponential mechanism costs a quarter
+All are e-DP, and e-DP costs e^2/2 (Bun and Steinke 2016, Proposition 1.4). The exponential mechanism costs a quarter
 of that, because its privacy loss has a range of e: the logarithm of the odds of two outcomes moves by e at most (Cesar
 and Rogers 2021, Lemma 3.2).
 """
@@ -382,16 +382,17 @@ class Ledger:
             Largest change of any one score.
         epsilon, rho : float
             The budget, in pure or in zero-concentrated privacy: one of them.
-        law : {"exponential", "permute_and_flip"}
-            The latter's expected score is never below the former's at equal epsilon, and it costs four times as much at
-            equal rho.
+        law : {"exponential", "permute_and_flip", "laplace"}
+            "permute_and_flip" has the largest expected score at equal epsilon, "exponential" at equal rho. "laplace":
+            the largest score after Laplace noise of scale 2 sensitivity / epsilon.
         monotonic : bool
             As in `helpers.privacy.exponential`.
 
         Notes
         -----
         Bills `ApproximateDpEvent(epsilon, 0)` or `ZCDpEvent(rho)`. Source: McSherry and Talwar 2007; McKenna and
-        Sheldon 2020; `SELECTION_COSTS` for rho.
+        Sheldon 2020; Dwork and Roth 2014, Claim 3.9, for any law whose noise hides a change of every score; for rho,
+        `SELECTION_COSTS`.
         """
         event = ApproximateDpEvent(_positive(epsilon), 0.0) if rho is None else ZCDpEvent(_positive(rho))
         spent = epsilon if rho is None else math.sqrt(rho / SELECTION_COSTS[law])
@@ -401,7 +402,9 @@ class Ledger:
         def draw(scores):
             if law == "exponential":
                 return exponential(scores, change, spent, self.rng, monotonic=monotonic).value
-            return report_noisy_max(scores, change, spent, self.rng).value
+            if law == "permute_and_flip":
+                return report_noisy_max(scores, change, spent, self.rng).value
+            return int(np.argmax(scores + self.rng.laplace(0.0, 2 * sensitivity / spent, len(scores))))
 
         return self._release(query, draw, Terms("choose", "linf", sensitivity, 1.0, event))
 
@@ -517,12 +520,13 @@ class Ledger:
         """
         return math.fsum(n * _rho(event) for event, n in self.bill.items())
 
-    def epsilon(self, delta: float, *, interval: float = 1e-4) -> float:
-        """What was executed costs so much at `delta`.
+    def epsilon(self, delta: float, *, interval: float = 1e-4, enough: float = 0.0) -> float:
+        """What was executed costs so much at `delta`, at most.
 
         Pure and approximate privacy by basic composition; all else together by an accountant, at the delta that is
         left: Renyi's where zero-concentrated privacy is in it, else exactly or by privacy loss distributions of points
-        `interval` apart.
+        `interval` apart. Where samples cost no more than `enough` in all even if they were all records, no distribution
+        is computed, which would be large where epsilon is.
         """
         claims = {event: self._claims.get(event) or _basic(event) for event in self.bill}
         basic = [(self.bill[event], claim) for event, claim in claims.items() if claim is not None]
@@ -533,6 +537,9 @@ class Ledger:
         others = tuple(SelfComposedDpEvent(event, n) for event, n in self.bill.items() if claims[event] is None)
         if others:
             method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
+            whole = closed_form(ComposedDpEvent(tuple(map(_unsampled, others)))) if left > 0 else None
+            if whole and (most := spent + whole.epsilon(left, whole.parameter)) <= enough:
+                return most
             return spent + _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
         return spent if left >= -_ROUNDING * delta else math.inf
 
@@ -564,8 +571,9 @@ class Ledger:
         RuntimeError
             More was spent than the budget: nothing that was released may be published.
         """
-        spent = self.epsilon(delta, interval=interval) if bound is None else _filtered(self, bound, delta)
-        if not spent <= epsilon * (1 + _ROUNDING) + _SMALLEST:
+        most = epsilon * (1 + _ROUNDING) + _SMALLEST
+        spent = self.epsilon(delta, interval=interval, enough=most) if bound is None else _filtered(self, bound, delta)
+        if not spent <= most:
             raise RuntimeError(
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
                 "nothing of them may be published"
@@ -627,6 +635,16 @@ def _with_tuples(event: DpEvent) -> DpEvent:
             return ComposedDpEvent(tuple(map(_with_tuples, events)))
         case SelfComposedDpEvent(event=inner, count=count):
             return SelfComposedDpEvent(_with_tuples(inner), count)
+    return event
+
+
+def _unsampled(event: DpEvent) -> DpEvent:
+    """The event if every sample were all records."""
+    match event:
+        case PoissonSampledDpEvent(event=inner):
+            return inner
+        case SelfComposedDpEvent(event=inner, count=count):
+            return SelfComposedDpEvent(_unsampled(inner), count)
     return event
 
 
