@@ -170,9 +170,22 @@ def test_a_filter_is_kept_or_nothing_is_guaranteed():
     assert made.guarantee(epsilon, 1e-5, source="", bound=bound).event == bound
     with pytest.raises(RuntimeError):
         made.guarantee(epsilon, 1e-5, source="", bound=ZCDpEvent(0.0499))
-    made.laplace(itself, 1.0, 1e-9)
+    for spend in (lambda made: made.laplace(itself, 1.0, 1e-9), lambda made: made.parts([itself])):
+        made = ledger()
+        spend(made)  # which no zero-concentrated bound covers
+        with pytest.raises(RuntimeError):
+            made.guarantee(10.0, 1e-5, source="", bound=ZCDpEvent(0.5))
+
+
+def test_a_pure_filter_bounds_the_sum():
+    made = ledger()
+    made.laplace(itself, 1.0, 0.5)
+    bound = ApproximateDpEvent(1.0, 0.0)
+    assert made.guarantee(1.0, 0.0, source="", bound=bound).event == bound
+    made = ledger()
+    made.laplace(itself, 1.0, 1.1)
     with pytest.raises(RuntimeError):
-        made.guarantee(10.0, 1e-5, source="", bound=ZCDpEvent(0.5))
+        made.guarantee(1.0, 0.0, source="", bound=bound)
 
 
 def test_parts_cost_as_much_as_the_dearest():
@@ -208,6 +221,17 @@ def test_the_number_of_records_is_public_under_replace_one_only():
         ledger(relation=ADD_REMOVE).n_records()
 
 
+def test_nothing_is_released_after_the_guarantee():
+    made = ledger()
+    seen, (part,) = made.view(itself), made.parts([itself])
+    made.gaussian(itself, 1.0, 2.0)
+    made.guarantee(10.0, 1e-5, source="")
+    for late in (made, seen, part):
+        with pytest.raises(RuntimeError, match="any more"):
+            late.laplace(itself, 1.0, 1e-9)
+    assert sum(made.bill.values()) == 1
+
+
 def test_a_view_is_made_once_and_shares_the_bill():
     calls, made = [], ledger(np.ones(3))
     doubled = made.view(lambda r: (calls.append(1), 2 * r)[1])
@@ -231,6 +255,8 @@ def test_a_ledger_is_never_published():
     [
         lambda made, bad: made.gaussian(itself, bad, 1.0),
         lambda made, bad: made.gaussian(itself, 1.0, bad),
+        lambda made, bad: made.gaussian(itself, -bad if bad < 0 else bad, -1.0),
+        lambda made, bad: made.gaussian(itself, 1.0, 1.0, np.array([1.0, bad]) if bad <= 0 else bad),
         lambda made, bad: made.laplace(itself, 1.0, bad),
         lambda made, bad: made.k_norm(itself, bad, 1.0),
         lambda made, bad: made.choose(itself, 1.0, rho=bad),
@@ -248,7 +274,11 @@ def test_noise_of_no_size_is_refused(ask, bad):
     made = ledger(np.zeros(2))
     with pytest.raises(ValueError, match="must be"):
         ask(made, bad)
-    assert not made.bill
+
+
+def test_choices_have_one_of_three_laws():
+    with pytest.raises(ValueError, match="law must be"):
+        ledger().choose(itself, 1.0, epsilon=1.0, law="largest")
 
 
 # All noise of the methods is the ledger's

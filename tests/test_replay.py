@@ -48,7 +48,8 @@ def variants(cls):
     if issubclass(cls, MixtureSynthesizer | MST):  # which choose among marginals of a public schema
         domain = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=4)
         choosing = {"domain": domain, "workload": "all"} | ({} if cls is MST else {"k": 2})
-        return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE})
+        labels = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=1)
+        return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE}, choosing | {"domain": labels})
     strong = {"loss": "huber", "regularization": 10.0}  # under this penalty every record pulls with all its force
     if issubclass(cls, OutputPerturbationClassifier):
         return (*found, strong, strong | {"delta": 1e-3})

@@ -141,7 +141,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             noisy = ledger.gaussian(sums_and_counts, sensitivity, multiplier)
             counts = noisy[2:] / unit
             if replaced:
-                counts = np.array([ledger.n_records(lambda records: len(records[1])) - counts[0], counts[0]])
+                counts = np.array([ledger.n_records() - counts[0], counts[0]])
             self.counts_ = np.maximum(counts, _SMALLEST_COUNT)
             means = noisy[:2] / self.counts_
         self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes, validate_records
 from helpers.meta.bagging import assign_evenly
-from helpers.meta.learners import fit_learner, n_rows, new_learner, restate
+from helpers.meta.learners import fit_learner, new_learner, restate
 from helpers.predictions import ModelPredictions
 from helpers.privacy import (
     ADD_REMOVE,
@@ -105,7 +105,7 @@ class _DisjointLearners(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEst
         """
         m, rng, even = self.n_estimators, ledger.rng, None
         if ledger.neighbouring is REPLACE_ONE:  # rows are dealt evenly, since their number is public
-            even = assign_evenly(ledger.n_records(n_rows), m, rng)
+            even = assign_evenly(ledger.n_records(), m, rng)
         ledger.assume("set of labels public", "a record's part does not depend on other records")
         ledger.assume("learners share no state and print nothing")
 

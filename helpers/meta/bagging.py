@@ -25,7 +25,7 @@ from helpers.checks import (
     label_codes,
     validate_records,
 )
-from helpers.meta.learners import check_learner, fit_learner, n_rows, new_learner, planned_guarantee, with_origin
+from helpers.meta.learners import check_learner, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.privacy import (
     ADD_REMOVE,
     COMPOSITION_METHODS,
@@ -415,7 +415,7 @@ class PrivateBaggingClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def _learn(self, ledger, labels):
         """Set what is fitted, from one fit of all learners; `labels` (n,) where they are public and decide on bags."""
         rng, replaced = ledger.rng, ledger.neighbouring == REPLACE_ONE
-        n = ledger.n_records(n_rows) if replaced else self.n_records
+        n = ledger.n_records() if replaced else self.n_records
         # Where private labels or the number of records decide who is in which bag, the query does.
         bags = self._public_bags(n, labels, rng) if self._learner_relation == REPLACE_ONE else None
         # Of the smallest and the largest bag; else what a bag without records holds.

@@ -74,11 +74,6 @@ def planned_guarantee(make: Callable[[], BaseEstimator], n_rows: int, n_features
     return stated[0]
 
 
-def n_rows(records: tuple[NDArray, NDArray]) -> int:
-    """Number of records of a pair X, y: what a ledger of such pairs is asked for."""
-    return len(records[0])
-
-
 def part_of(rows: NDArray) -> Callable[[tuple[NDArray, NDArray]], tuple[NDArray, NDArray]]:
     """A function that takes a pair X, y and gives the records in these rows."""
     return lambda records: (records[0][rows], records[1][rows])

@@ -162,13 +162,13 @@ class PrivateLogisticRegression(PrivateMixin, ThresholdMixin, ModelPredictions, 
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
             label_codes(y, check_classes(self.classes))
             rng = self._noise_generator(X, y)
-        self._learn(Ledger((X, y), self.neighbouring, rng))
+        # Without `n_records` the relation is replace-one, where the number of records is public.
+        self._learn(Ledger((X, y), self.neighbouring, rng), self.n_records or count_records(X))
         return self
 
-    def _learn(self, ledger):
+    def _learn(self, ledger, n_records):
         """Set what is fitted, from a private fit and, for "recall", one answer more."""
-        n = self.n_records or ledger.n_records(lambda records: count_records(records[0]))
-        learner = self._learner(self._penalty(n), child_state(self.random_state, ledger.rng))
+        learner = self._learner(self._penalty(n_records), child_state(self.random_state, ledger.rng))
         self.estimator_ = ledger.fitted(lambda records: fit_learner(learner, *records))
         self.classes_, self.offset_ = self.estimator_.classes_, self.estimator_.offset_
         self.coef_, self.intercept_ = self.estimator_.coef_, self.estimator_.intercept_

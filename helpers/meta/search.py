@@ -18,7 +18,6 @@ from helpers.meta.learners import (
     check_learner,
     check_mistake_costs,
     fit_learner,
-    n_rows,
     new_learner,
     part_of,
     planned_guarantee,
@@ -258,7 +257,7 @@ class PartitionedSearch(_PrivateSearch):
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
 
     def _search(self, ledger, grid, planned):
-        n = ledger.n_records(n_rows)
+        n = ledger.n_records()
         order = ledger.rng.permutation(n)
         if self.parts == "disjoint":
             cut = np.array_split(order, len(grid) + 1)
@@ -359,7 +358,7 @@ class RepeatedSearch(_PrivateSearch):
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])
 
     def _search(self, ledger, grid, planned):
-        n, rng = ledger.n_records(n_rows), ledger.rng
+        n, rng = ledger.n_records(), ledger.rng
         judges, rest = np.split(rng.permutation(n), [_n_held_out(n, self.held_out)])
         n_trials = draw_repeats(rng, 3.0 * len(grid) if self.trials is None else float(self.trials), self.law)
         budget = self._trial_epsilon()

@@ -48,8 +48,8 @@ from helpers.privacy.mechanisms import (
 from helpers.privacy.randomness import noise_assumptions
 from helpers.privacy.search import largest
 
-# By so much the shares of a budget may add up to more than the whole, in relation to it and in nats, since noise is
-# solved for in double arithmetic.
+# The shares of a budget may add up to more than the whole by this much of it; and noise that dp-accounting has solved
+# for, which it does to an absolute tolerance, may miss its epsilon by this many nats.
 _ROUNDING, _SMALLEST = 1e-9, 1e-11
 SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2, "laplace": 1 / 2}
 """What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
@@ -159,6 +159,7 @@ class Ledger:
         self._claims: dict[DpEvent, tuple[float, float]] = {}  # what events of fitted objects guarantee
         self._parts: list[list[Ledger]] = []
         self._assumes: dict[str, None] = {}
+        self._closed: list[Guarantee] = []  # shared by views, like the bill
         self._source, self._transform = None, lambda: records
 
     def view(self, transform: Query) -> "Ledger":
@@ -179,8 +180,8 @@ class Ledger:
             self._source, self._transform = self._transform(), None
         return self._source
 
-    def n_records(self, count: Callable[[Any], int] = len) -> int:
-        """Number of records, which is public under replace-one.
+    def n_records(self) -> int:
+        """Number of records, which is public under replace-one: the length of the first of several arrays.
 
         Raises
         ------
@@ -190,7 +191,7 @@ class Ledger:
         if self.neighbouring is not REPLACE_ONE:
             raise RuntimeError("the number of records is private under add/remove-one: release it with noise")
         self.assume("number of records public")
-        return count(self._held)
+        return len(self._held[0] if isinstance(self._held, tuple) else self._held)
 
     def assume(self, *assumptions: str) -> None:
         """Note what has to be public or true for the guarantee; each is told once."""
@@ -394,6 +395,7 @@ class Ledger:
         Sheldon 2020; Dwork and Roth 2014, Claim 3.9, for any law whose noise hides a change of every score; for rho,
         `SELECTION_COSTS`.
         """
+        check_choice("law", law, tuple(SELECTION_COSTS))
         event = ApproximateDpEvent(_positive(epsilon), 0.0) if rho is None else ZCDpEvent(_positive(rho))
         spent = epsilon if rho is None else math.sqrt(rho / SELECTION_COSTS[law])
         change = Sensitivity(sensitivity, self.neighbouring, "linf")
@@ -464,6 +466,8 @@ class Ledger:
         ValueError
             The guarantee is for another neighbouring relation.
         """
+        if guarantee is not None:  # refused before anything is fitted
+            check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
         result = self._release(fit, lambda value: value, Terms("fitted", "", 0.0, 1.0, None))
         guarantee = result.guarantee_ if guarantee is None else guarantee
         check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
@@ -497,6 +501,8 @@ class Ledger:
 
     def _release(self, query: Query, draw: Callable, terms: Terms) -> Any:
         """The one way out: bill, evaluate the query, draw."""
+        if self._closed:
+            raise RuntimeError(f"nothing may be released any more after the guarantee {self._closed[0]}")
         if terms.event is not None:
             self.bill[terms.event] = self.bill.get(terms.event, 0) + 1
         return draw(query(self._held))
@@ -518,7 +524,7 @@ class Ledger:
 
         Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.6.
         """
-        return math.fsum(n * _rho(event) for event, n in self.bill.items())
+        return math.inf if self._parts else math.fsum(n * _rho(event) for event, n in self.bill.items())
 
     def epsilon(self, delta: float, *, interval: float = 1e-4, enough: float = 0.0) -> float:
         """What was executed costs so much at `delta`, at most.
@@ -538,9 +544,10 @@ class Ledger:
         if others:
             method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
             whole = closed_form(ComposedDpEvent(tuple(map(_unsampled, others)))) if left > 0 else None
-            if whole and (most := spent + whole.epsilon(left, whole.parameter)) <= enough:
+            if whole and (most := spent + max(whole.epsilon(left, whole.parameter) - _SMALLEST, 0.0)) <= enough:
                 return most
-            return spent + _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
+            accounted = _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
+            return spent + max(accounted - _SMALLEST, 0.0)
         return spent if left >= -_ROUNDING * delta else math.inf
 
     def guarantee(
@@ -560,9 +567,10 @@ class Ledger:
         source : str
         assumes : sequence of str
             Before what the releases and the noise themselves assume.
-        bound : ZCDpEvent, optional
+        bound : ZCDpEvent or ApproximateDpEvent, optional
             Where the number of releases depends on earlier answers: a public bound on the bill that the fit keeps
-            whatever they are (a privacy filter: Feldman and Zrnic 2021). The guarantee is then that of the bound.
+            whatever they are (a privacy filter: Feldman and Zrnic 2021; Rogers, Roth, Ullman and Vadhan 2016 for pure
+            privacy). The guarantee's event is then the bound.
         interval : float
             As in `epsilon`.
 
@@ -571,8 +579,11 @@ class Ledger:
         RuntimeError
             More was spent than the budget: nothing that was released may be published.
         """
-        most = epsilon * (1 + _ROUNDING) + _SMALLEST
-        spent = self.epsilon(delta, interval=interval, enough=most) if bound is None else _filtered(self, bound, delta)
+        most = epsilon * (1 + _ROUNDING)
+        spent = self.epsilon(delta, interval=interval, enough=most)
+        if isinstance(bound, ZCDpEvent):
+            kept = self.rho() <= bound.rho * (1 + _ROUNDING)
+            spent = _accounted((bound,), delta, self.neighbouring, "rdp", interval) if kept else math.inf
         if not spent <= most:
             raise RuntimeError(
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
@@ -580,7 +591,9 @@ class Ledger:
             )
         told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
         event = self.event() if bound is None else bound
-        return Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
+        guarantee = Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
+        self._closed.append(guarantee)
+        return guarantee
 
 
 @lru_cache
@@ -600,7 +613,9 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
 
 
 def _positive(*factors: float) -> float:
-    """The product of the numbers, refused where it is not above 0 or no double holds it."""
+    """The product of numbers above 0, refused where one is not, or where no double holds it."""
+    for factor in factors:
+        check_real("noise", factor, low=0, inclusive="neither")
     return check_real("noise", math.prod(factors), low=0, inclusive="neither")
 
 
@@ -610,6 +625,8 @@ def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
         each = units if isinstance(units, list | tuple) else [units] * len(value)
         return [_each(part, unit, scale, law) for part, unit in zip(value, each, strict=True)]
     value, scale = np.asarray(value, dtype=float), np.multiply(units, scale)
+    if not np.all(scale > 0):
+        raise ValueError(f"units must be above 0, got {units!r}")
     noisy = value + law(0.0, scale, value.shape)
     if np.ndim(scale):  # a grid for each entry
         return scale * to_grid(noisy / scale, 1.0)
@@ -663,10 +680,3 @@ def _accounted(
 ) -> float:
     """Epsilon of the events together; fits with equal parameters have equal bills, which take seconds to account."""
     return event_epsilon(ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
-
-
-def _filtered(ledger: Ledger, bound: ZCDpEvent, delta: float) -> float:
-    """Epsilon of the bound, if the bill has kept it."""
-    if not ledger.rho() <= bound.rho * (1 + _ROUNDING):
-        return math.inf
-    return _accounted((bound,), delta, ledger.neighbouring, "rdp", 1e-4)

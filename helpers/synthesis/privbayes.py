@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_integer, check_real
-from helpers.privacy import Guarantee, Ledger
+from helpers.privacy import ApproximateDpEvent, Guarantee, Ledger
 from helpers.synthesis.base import Fitted, Synthesizer
 from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Measurement, check_cells
 
@@ -197,7 +197,8 @@ class PrivBayes(Synthesizer):
 
     def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
         source = "PrivBayes (Zhang et al. 2017), by basic composition"
-        return ledger.guarantee(self.epsilon, 0.0, source=source, assumes=assumes)
+        bound = ApproximateDpEvent(float(self.epsilon), 0.0)  # how many tables there are depends on the choices
+        return ledger.guarantee(self.epsilon, 0.0, source=source, assumes=assumes, bound=bound)
 
 
 def sample_network(
