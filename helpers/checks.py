@@ -1,13 +1,14 @@
-"""Checks of public parameters, with one wording for every error message.
+"""Checks of public parameters, with one wording for every error message, and classes that declare theirs.
 
 Each check names the parameter, the value and what is allowed, and runs before any private record is read. It looks
 only at public arguments, `label_codes` and `validate_records` apart.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,6 +108,62 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
     if value not in choices:
         _refuse(name, value, "one of " + ", ".join(repr(choice) for choice in choices))
     return value
+
+
+# What a name may stand for: takes the name and the value, and raises a ValueError that says what is allowed.
+Check = Callable[[str, Any], Any]
+
+
+def real(**interval: Any) -> Check:
+    """For a declaration: a number in an interval, with the arguments of `check_real`."""
+    return partial(check_real, **interval)
+
+
+def integer(**interval: int | None) -> Check:
+    """For a declaration: an integer in an interval, with the arguments of `check_integer`."""
+    return partial(check_integer, **interval)
+
+
+def choice(*choices: Any) -> Check:
+    """For a declaration: one of the choices."""
+    return partial(check_choice, choices=choices)
+
+
+def optional(check: Check) -> Check:
+    """For a declaration: None, or what another check allows."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def any_value(name: str, value: Any) -> Any:
+    """For a declaration: allowed here, because a method of the class checks it together with other parameters."""
+    return value
+
+
+class DeclaredParameters:
+    """An estimator that declares, in `_parameters`, what each of its public parameters may be.
+
+    Each class declares the parameters that it adds or narrows, and inherits the others. A rule between several
+    parameters stands in the class's own `_check_parameters`, after this one's.
+
+    >>> class Noisy(DeclaredParameters):
+    ...     _parameters = {"epsilon": real(low=0, inclusive="neither")}
+    ...     def __init__(self, epsilon):
+    ...         self.epsilon = epsilon
+    >>> Noisy(0.0)._check_parameters()
+    Traceback (most recent call last):
+        ...
+    ValueError: epsilon must be a finite number in (0, inf), got 0.0
+    """
+
+    _parameters: ClassVar[dict[str, Check]] = {}
+
+    def _check_parameters(self) -> None:
+        """Refuse, with a ValueError, public parameters outside what the class declares."""
+        declared = {}
+        for cls in reversed(type(self).__mro__):
+            declared |= vars(cls).get("_parameters", {})
+        for name, check in declared.items():
+            check(name, getattr(self, name))
 
 
 def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:

@@ -8,6 +8,7 @@ from imblearn.utils.estimator_checks import estimator_checks_generator as sample
 from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
 
+from helpers.checks import DeclaredParameters
 from helpers.privacy import ADD_REMOVE
 
 pytestmark = [
@@ -167,3 +168,9 @@ def test_checks_with_other_labels_pass_once_these_are_declared(cls, name):
 @pytest.mark.parametrize(("estimator", "check", "name"), checks(sampler_checks_generator, inventory.samplers()))
 def test_imblearn(request, estimator, check, name):
     passes_or_has_a_reason(request, estimator, check, name)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in inventory.estimators() if issubclass(cls, DeclaredParameters)])
+def test_every_parameter_is_declared(cls):
+    declared = set().union(*(vars(base).get("_parameters", {}) for base in cls.__mro__))
+    assert declared == set(cls._get_param_names())

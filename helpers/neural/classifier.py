@@ -335,12 +335,14 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
 
     def decision_function(self, X):
         """Scores (n,), positive for the second class; with more classes (n, K)."""
-        scores = self._logits(self.model_, self._checked(X)) - self.shifts_
+        X = self._checked(X)
+        scores = self._logits(self.model_, X) - self.shifts_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X):
         """Class probabilities (n, K) as the network sees them; they know nothing of `decision`."""
-        return softmax(self._logits(self.model_, self._checked(X)), axis=1)
+        X = self._checked(X)
+        return softmax(self._logits(self.model_, X), axis=1)
 
     # ------------------------------------------------------------------------------------------ public parameters
 

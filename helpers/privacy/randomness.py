@@ -29,7 +29,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -37,7 +37,7 @@ from randomgen import ChaCha
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from helpers.checks import check_integer
+from helpers.checks import DeclaredParameters, check_integer
 
 SEED_SECRET = "seed of the noise secret: it was chosen by the caller"
 _KEY_BYTES = 32
@@ -146,7 +146,7 @@ def child_state(random_state: int | None, rng: np.random.Generator) -> int | Non
     return None if random_state is None else int(rng.integers(2**63))
 
 
-class PrivateMixin:
+class PrivateMixin(DeclaredParameters):
     """What private estimators and resamplers do with their `random_state`; stands left of `BaseEstimator`.
 
     The parameter stays where scikit-learn wants it, on the object in memory (where its `repr` shows it). A pickled or
@@ -161,6 +161,8 @@ class PrivateMixin:
     TypeError
         From the definition of a class that has `BaseEstimator` further left, whose pickles would keep the seed.
     """
+
+    _parameters: ClassVar[dict] = {"random_state": lambda name, value: check_random_state(value, name)}
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

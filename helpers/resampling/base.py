@@ -13,10 +13,11 @@ from imblearn.utils._validation import ArraysTransformer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from helpers.checks import DeclaredParameters
 from helpers.privacy import ChangedRows
 
 
-class StableSampler(BaseSampler):
+class StableSampler(DeclaredParameters, BaseSampler):
     """Base of samplers that state how far one record can move their output."""
 
     _sampling_type = "over-sampling"
@@ -51,10 +52,6 @@ class StableSampler(BaseSampler):
         check_classification_targets(y)
         self.stability_ = self._stability(y)
         return X, y
-
-    @abstractmethod
-    def _check_parameters(self) -> None:
-        """Refuse bad public parameters."""
 
     @abstractmethod
     def _stability(self, y) -> ChangedRows:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from helpers.checks import check_integer
+from helpers.checks import any_value, check_integer
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, PrivacyLeakWarning
 from helpers.resampling.base import StableSampler
 
@@ -153,6 +153,7 @@ class DeterministicOversampler(StableSampler):
     """
 
     _accepts: ClassVar[dict] = {"accept_sparse": ["csr", "csc"], "dtype": None, "ensure_all_finite": "allow-nan"}
+    _parameters: ClassVar[dict] = dict.fromkeys(["multiplicity", "n_new", "minority"], any_value)
 
     def __init__(self, multiplicity=None, n_new=None, minority=1):
         self.multiplicity = multiplicity
@@ -170,6 +171,7 @@ class DeterministicOversampler(StableSampler):
         return X[rows], y[rows]
 
     def _check_parameters(self):
+        super()._check_parameters()
         self._rule()
 
     def _rule(self) -> NewRecords:

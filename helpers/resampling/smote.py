@@ -14,7 +14,16 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array, gen_batches
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.checks import (
+    any_value,
+    check_boolean,
+    check_choice,
+    check_integer,
+    check_real,
+    choice,
+    integer,
+    optional,
+)
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -23,7 +32,6 @@ from helpers.privacy import (
     Guarantee,
     PrivacyLeakWarning,
     PrivateMixin,
-    check_random_state,
     noise_assumptions,
 )
 from helpers.resampling import kissing
@@ -401,6 +409,16 @@ class StableSMOTE(PrivateMixin, StableSampler):
     """
 
     _accepts: ClassVar[dict] = {"dtype": (np.float64, np.float32)}
+    _parameters: ClassVar[dict] = {
+        "n_new": integer(low=0),
+        "k": integer(low=1),
+        "n_minority": optional(integer(low=2)),
+        "bases": choice(*BASES),
+        "interpolation": choice("coordinate", "sample"),
+        "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
+        "minority": any_value,
+        "diagnostics": check_boolean,
+    }
 
     def __init__(
         self,
@@ -452,14 +470,9 @@ class StableSMOTE(PrivateMixin, StableSampler):
         self.stability_ = replace(self.stability_, assumes=(*self.stability_.assumes, *assumes))
 
     def _check_parameters(self):
-        floor = None if self.n_minority is None else check_integer("n_minority", self.n_minority, low=2)
-        check_integer("n_new", self.n_new, low=0)
-        check_integer("k", self.k, low=1, high=None if floor is None else floor - 1)
-        check_choice("bases", self.bases, BASES)
-        check_choice("interpolation", self.interpolation, ("coordinate", "sample"))
-        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        check_boolean("diagnostics", self.diagnostics)
-        check_random_state(self.random_state)
+        super()._check_parameters()
+        if self.n_minority is not None:
+            check_integer("k", self.k, low=1, high=self.n_minority - 1)
 
     def _stability(self, y) -> ChangedRows:
         sizes = {"d": self.n_features_in_, "k": self.k, "n_new": self.n_new}
