@@ -140,13 +140,13 @@ def any_value(name: str, value: Any) -> Any:
 
 
 class DeclaredParameters:
-    """An estimator that declares, in `_parameters`, what each of its public parameters may be.
+    """An estimator that declares, in `_allowed`, what each of its public parameters may be.
 
     Each class declares the parameters that it adds or narrows, and inherits the others. A rule between several
     parameters stands in the class's own `_check_parameters`, after this one's.
 
     >>> class Noisy(DeclaredParameters):
-    ...     _parameters = {"epsilon": real(low=0, inclusive="neither")}
+    ...     _allowed = {"epsilon": real(low=0, inclusive="neither")}
     ...     def __init__(self, epsilon):
     ...         self.epsilon = epsilon
     >>> Noisy(0.0)._check_parameters()
@@ -155,13 +155,13 @@ class DeclaredParameters:
     ValueError: epsilon must be a finite number in (0, inf), got 0.0
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {}
+    _allowed: ClassVar[dict[str, Check]] = {}
 
     def _check_parameters(self) -> None:
         """Refuse, with a ValueError, public parameters outside what the class declares."""
         declared = {}
         for cls in reversed(type(self).__mro__):
-            declared |= vars(cls).get("_parameters", {})
+            declared |= vars(cls).get("_allowed", {})
         for name, check in declared.items():
             check(name, getattr(self, name))
 

@@ -172,5 +172,5 @@ def test_imblearn(request, estimator, check, name):
 
 @pytest.mark.parametrize("cls", [cls for cls in inventory.estimators() if issubclass(cls, DeclaredParameters)])
 def test_every_parameter_is_declared(cls):
-    declared = set().union(*(vars(base).get("_parameters", {}) for base in cls.__mro__))
+    declared = set().union(*(vars(base).get("_allowed", {}) for base in cls.__mro__))
     assert declared == set(cls._get_param_names())

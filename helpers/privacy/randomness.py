@@ -162,7 +162,7 @@ class PrivateMixin(DeclaredParameters):
         From the definition of a class that has `BaseEstimator` further left, whose pickles would keep the seed.
     """
 
-    _parameters: ClassVar[dict] = {"random_state": lambda name, value: check_random_state(value, name)}
+    _allowed: ClassVar[dict] = {"random_state": lambda name, value: check_random_state(value, name)}
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

@@ -153,7 +153,7 @@ class DeterministicOversampler(StableSampler):
     """
 
     _accepts: ClassVar[dict] = {"accept_sparse": ["csr", "csc"], "dtype": None, "ensure_all_finite": "allow-nan"}
-    _parameters: ClassVar[dict] = dict.fromkeys(["multiplicity", "n_new", "minority"], any_value)
+    _allowed: ClassVar[dict] = dict.fromkeys(["multiplicity", "n_new", "minority"], any_value)
 
     def __init__(self, multiplicity=None, n_new=None, minority=1):
         self.multiplicity = multiplicity

@@ -409,7 +409,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
     """
 
     _accepts: ClassVar[dict] = {"dtype": (np.float64, np.float32)}
-    _parameters: ClassVar[dict] = {
+    _allowed: ClassVar[dict] = {
         "n_new": integer(low=0),
         "k": integer(low=1),
         "n_minority": optional(integer(low=2)),
