@@ -12,6 +12,8 @@ from helpers.book.chapters import Chapter
 
 ROUNDING = str(paths.ROOT / "tests" / "nbval.cfg")
 NBVAL = [
+    "-p",
+    "nbval.plugin",
     "--nbval-lax",
     "--nbval-current-env",
     "--nbval-sanitize-with",
