@@ -334,7 +334,7 @@ RUNS = {
 }
 
 
-# These are re-run in every `make test`, each with its first set, which differs most from the defaults; everything else is
+# These are re-run in every `make test`, each with its first set, which differs most from the defaults; the rest is
 # re-run weekly. With their defaults all chapters run in every `make test`, under nbval.
 DAILY = (
     "preliminaries",
