@@ -141,14 +141,12 @@ def test_a_data_set_has_its_one_hot_blocks_restored():
     records = data.Dataset(
         "toy", [[1, 0, 3.0], [0, 1, 4.0]], [0, 1], ("sex=F", "sex=M", "age"), bounds=[[0, 1], [0, 1], [0, 9]]
     )
-    domain = Domain.from_dataset(records, n_bins=3, integers={"age"})
+    domain = Domain.from_dataset(records, n_bins=3)
     assert domain.names == ("sex", "age", "label")
     assert domain.sizes == (2, 3, 2)
     assert domain.attributes[0].levels == ("F", "M")
-    assert domain.attributes[1].kind == "integer"
+    assert domain.attributes[1].kind == "real"
     assert domain.basis == records.bounds_basis
-    with pytest.raises(ValueError, match="integers"):
-        Domain.from_dataset(records, integers={"height"})
     with pytest.raises(ValueError, match="bounds"):
         Domain.from_dataset(data.Dataset("toy", [[0.0]], [0], ("x",)))
 

@@ -7,7 +7,7 @@ at records itself; building one from private records, with noise, is left to `he
 
 import io
 import pickle
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -212,9 +212,7 @@ class Domain(_PickledByContent):
         return cls(attributes, classes, basis)
 
     @classmethod
-    def from_dataset(
-        cls, dataset: Dataset, *, n_bins: int | Mapping[str, int] = 16, integers: Collection[str] = ()
-    ) -> "Domain":
+    def from_dataset(cls, dataset: Dataset, *, n_bins: int = 16) -> "Domain":
         """The domain of a data set of this package, from its declared bounds and names alone.
 
         Columns called `attribute=level` become one attribute; one that is alone is 0 or 1.
@@ -223,20 +221,16 @@ class Domain(_PickledByContent):
         ----------
         dataset : Dataset
             With bounds; its records are not looked at.
-        n_bins : int or dict
-            Bins of a real attribute, and the most of an integer one; one number, or one for each name.
-        integers : collection of str
-            Names of features that hold whole numbers.
+        n_bins : int
+            Bins of a real attribute.
 
         Raises
         ------
         ValueError
-            No bounds, or a name in `integers` that is not a feature's.
+            No bounds.
         """
         if dataset.bounds is None:
             raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
-        if unknown := set(integers) - set(dataset.feature_names):
-            raise ValueError(f"integers must be names of features, got {sorted(unknown)!r}")
         blocks: dict[str, list[int]] = {}  # columns called `attribute=level` together, all others alone
         for column, name in enumerate(dataset.feature_names):
             blocks.setdefault(name.partition("=")[0], []).append(column)
@@ -249,11 +243,7 @@ class Domain(_PickledByContent):
             elif name != feature:  # one level of two
                 attributes.append(Attribute.integer(feature, columns[0], 0, 1))
             else:
-                most = n_bins[name] if isinstance(n_bins, Mapping) else n_bins
-                if name in integers:
-                    attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=most))
-                else:
-                    attributes.append(Attribute.real(name, columns[0], low, high, n_bins=most))
+                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
 
     @property

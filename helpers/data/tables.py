@@ -60,16 +60,14 @@ def schema_of(name: str | Path) -> Schema:
     return Schema.read(beside)
 
 
-def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Dataset:
-    """A table as a data set; see `Schema.dataset`. For experiments: its errors, and all that is computed from it, are
-    for those who hold the data.
+def load(name: str | Path) -> Dataset:
+    """A table as a data set, by the schema beside it; see `Schema.dataset`. For experiments: its errors, and all that
+    is computed from it, are for those who hold the data.
 
     Parameters
     ----------
     name : str or Path
         Of a CSV or Parquet file.
-    schema : str, Path or Schema, optional
-        Left out, `NAME.schema.yaml` beside the file.
 
     Raises
     ------
@@ -77,9 +75,7 @@ def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Data
         No such file, a schema that is not confirmed, or rows that break it.
     """
     file = found(name)
-    if not isinstance(schema, Schema):
-        schema = schema_of(file) if schema is None else Schema.read(schema)
-    return schema.dataset(read(file), file.name)
+    return schema_of(file).dataset(read(file), file.name)
 
 
 def read(name: str | Path) -> pd.DataFrame:
