@@ -82,7 +82,8 @@ def test_a_file_may_lie_in_the_data_folder_and_needs_a_schema_beside_it(my, tmp_
 def test_the_domain_says_the_same_as_the_matrix(my):
     domain, loaded = SCHEMA.domain, data.load(my)
     assert domain.n_features == loaded.n_features
-    assert domain.names == ("age", "bmi", "missing bmi=yes", "smoker=yes", "ward", "blood", "label")
+    names = [attribute.name for attribute in domain.attributes]
+    assert names == ["age", "bmi", "missing bmi=yes", "smoker=yes", "ward", "blood"]
     assert domain.sizes == (32, 16, 2, 2, 4, 3, 2)
     assert domain.encode(loaded.X, loaded.y)[:, 2:].tolist() == [[0, 0, 0, 0, 0], [1, 1, 3, 2, 1], [0, 0, 2, 1, 0]]
     of_data = Domain.from_dataset(loaded)
@@ -257,7 +258,8 @@ def test_any_table_has_a_proposal_that_it_follows(rows):
         (("  age:", "  ill:"), "named once, the label too, got ill twice"),
         (("  age:", "  a=b:"), "without '='"),
         (("columns:", "columns: ["), "schema must be YAML"),
-        (("basis: ranges", "basis: &a [*a]\nb: ranges"), "schema must be YAML"),
+        (("basis: ranges", "basis: &a [*a]\nb: ranges"), "schema must be YAML without aliases"),
+        (("basis: ranges", "basis: &a many\nb: [*a, *a]\nc: ranges"), "schema must be YAML without aliases"),
         (("low: 18", "low: !private-confirm-or-replace 18"), r"columns\.age\.low$"),
         (("[north, south, west]", "!private-confirm-or-replace [north, south, west]"), r"columns\.ward\.levels$"),
         (("[north, south, west]", "[north, !private-confirm-or-replace south, west]"), r"columns\.ward\.levels$"),
@@ -383,7 +385,7 @@ def test_a_private_classifier_learns_from_what_a_schema_encodes():
     model = PrivateMomentClassifier(epsilon=2.0, domain=SCHEMA.domain, random_state=0).fit(X, y)
     assert "ranges of the protocol" in " ".join(model.guarantee_.assumes)
     assert np.mean(model.predict(X) == y) > 0.85
-    assert [shape.name for shape in model.shapes_] == list(SCHEMA.domain.names[:-1])
+    assert [shape.name for shape in model.shapes_] == [attribute.name for attribute in SCHEMA.domain.attributes]
 
 
 def test_a_proposal_for_a_label_that_is_not_named_takes_the_last_column_and_says_so(my):

@@ -61,8 +61,7 @@ def load(name: str | Path, **options: Any) -> Dataset:
     """
     if tables.is_table(name):
         return tables.load(name, **options)
-    sets.file(name)  # a name that is unknown is refused with the closest one
-    return _LOADERS[name](**options)
+    return _LOADERS[sets.file(name).stem](**options)  # a name that is unknown is refused with the closest one
 
 
 def is_available(name: str | Path) -> bool:

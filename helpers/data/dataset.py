@@ -24,7 +24,7 @@ _SHRINK = 1 - 1e-12
 _MAX_FOLDS = 20
 
 
-def read_only(values: ArrayLike, dtype: DTypeLike = None) -> NDArray:
+def read_only(values: ArrayLike, dtype: DTypeLike | None = None) -> NDArray:
     """The array itself when nobody can write to it, otherwise a read-only copy."""
     array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
@@ -120,9 +120,7 @@ class Dataset:
     @property
     def imbalance_ratio(self) -> float:
         """n0/n1 for two classes, largest over smallest class otherwise; infinite when the denominator is empty."""
-        counts = self.counts
-        above, below = (counts[0], counts[1]) if counts.size == 2 else (counts.max(), counts.min())
-        return float(above / below) if below else math.inf
+        return imbalance_ratio(self.counts.tolist())
 
     @cached_property
     def n_repeated(self) -> int:
@@ -138,6 +136,13 @@ class Dataset:
         X = self.X[rows]
         X.flags.writeable = False  # nobody else holds it, so that it need not be copied once more
         return replace(self, X=X, y=self.y[rows], groups=None if self.groups is None else self.groups[rows])
+
+
+def imbalance_ratio(counts: Sequence[int]) -> float:
+    """n0/n1 for two classes, largest over smallest class otherwise; infinite when the denominator is empty."""
+    # Of two classes the second is the minority, even in sets that are balanced.
+    above, below = counts if len(counts) == 2 else (max(counts), min(counts))
+    return above / below if below else math.inf
 
 
 def into_ball(X: NDArray, bounds: NDArray, *, radius: float = 1.0) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ _MOST_BINS = 10**6
 _MOST_CELLS = 10**8
 
 
+@dataclass(frozen=True)
 class _PickledByContent:
     """Equal objects have equal pickles, which the noise of a seeded fit is keyed by.
 
@@ -30,7 +31,7 @@ class _PickledByContent:
     pickler leaves that out. The types of levels and labels count: they are those of the samples.
     """
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         content = io.BytesIO()
         pickler = pickle.Pickler(content, protocol=4)
         pickler.fast = True
@@ -73,11 +74,13 @@ class Attribute(_PickledByContent):
     edges: tuple[float, ...] = ()
     levels: tuple[Hashable, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         object.__setattr__(self, "columns", tuple(check_integer("columns", column, low=0) for column in self.columns))
         object.__setattr__(self, "edges", tuple(float(edge) + 0.0 for edge in self.edges))  # -0.0 becomes 0.0
-        object.__setattr__(self, "levels", tuple(_plain(level) for level in self.levels))
+        # Python's own values for NumPy's numbers and texts, so that equal levels have equal pickles.
+        plain = (level.item() if isinstance(level, np.generic) else level for level in self.levels)
+        object.__setattr__(self, "levels", tuple(plain))
         if self.kind in ("real", "integer"):
             edges = np.asarray(self.edges, dtype=float)
             if edges.size < 2 or not np.isfinite(edges).all() or (edges.size > 2 and not (np.diff(edges) > 0).all()):
@@ -180,11 +183,11 @@ class Domain(_PickledByContent):
     ([3.3, 0.5], ['yes', 'no'])
     """
 
-    attributes: tuple[Attribute, ...]
-    classes: tuple[Hashable, ...] = (0, 1)
+    attributes: Sequence[Attribute]
+    classes: Sequence[Hashable] = (0, 1)
     basis: str = "none declared"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "classes", check_labels(self.classes))
         columns = sorted(column for attribute in self.attributes for column in attribute.columns)
@@ -252,11 +255,6 @@ class Domain(_PickledByContent):
         return (*(attribute.size for attribute in self.attributes), len(self.classes))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the attributes, and "label"."""
-        return (*(attribute.name for attribute in self.attributes), "label")
-
-    @property
     def n_features(self) -> int:
         """Number of columns of X."""
         return sum(len(attribute.columns) for attribute in self.attributes)
@@ -298,7 +296,7 @@ class Domain(_PickledByContent):
         return X, np.array(self.classes)[codes[:, -1]]
 
 
-def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+def check_labels(classes: Any) -> tuple[Hashable, ...]:
     """Sorted labels of a public set of classes, as Python's own values.
 
     Raises
@@ -309,7 +307,7 @@ def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     >>> check_labels(["yes", "no"])
     ('no', 'yes')
     """
-    kinds = {np.asarray(label).dtype.kind for label in classes} if np.ndim(classes) == 1 else set()
+    kinds = {np.asarray(label).dtype.kind for label in np.asarray(classes, dtype=object).flat}
     if len(kinds) > 1 and not kinds <= set("biuf"):
         raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
     return tuple(check_classes(classes).tolist())
@@ -321,8 +319,3 @@ def _numbers(cells: NDArray) -> NDArray[np.float64]:
         return cells.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None
-
-
-def _plain(value: Hashable) -> Hashable:
-    """Python's own value for a number of NumPy's, so that it is the same content."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -11,7 +11,7 @@ import tarfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -40,12 +40,10 @@ class DatasetUnavailable(RuntimeError):
     """The data set is not on this machine and cannot be fetched now; the message names the ways to get it."""
 
     def __init__(self, name: str, files: Mapping[str, str | None], publisher: str, reason: str) -> None:
-        self.name = name
         self.reason = reason
-        wanted = ", ".join(files)
         super().__init__(
             f"data set {name!r} is not on this machine ({reason}). Three ways to get it: "
-            f"(1) set the environment variable DPBOOK_DATA to a folder that holds {wanted}; "
+            f"(1) set the environment variable DPBOOK_DATA to a folder that holds {', '.join(files)}; "
             f"(2) place such a folder at ../shared/data beside the project, or its files in the cache folder "
             f"($XDG_CACHE_HOME/dpbook or ~/.cache/dpbook); (3) {publisher}"
         )
@@ -262,24 +260,3 @@ def _check_npy(archive: zipfile.ZipFile, key: str, shape: tuple[int, ...], name:
         raise UnexpectedData(f"{name} must hold numbers of shape {shape} as {key!r}, got {dtype} of shape {found}")
     if archive.getinfo(f"{key}.npy").file_size != size:
         raise UnexpectedData(f"{name} states another size of {key!r} than its shape {shape} needs")
-
-
-def expect(name: str, *, rows: tuple[int, int], labels: tuple[Collection[Any], Collection[Any]]) -> None:
-    """Refuse data of another size or label set than described, where no checksum can tell.
-
-    Parameters
-    ----------
-    rows, labels : pair
-        What was found, and what is described.
-
-    Raises
-    ------
-    UnexpectedData
-
-    >>> expect("toy", rows=(3, 3), labels=(["a", "b"], {"a", "b"}))
-    """
-    if rows[0] != rows[1]:
-        raise UnexpectedData(f"data set {name!r} must have {rows[1]:,} records, got {rows[0]:,}")
-    if set(labels[0]) != set(labels[1]):
-        wanted = sorted(labels[1], key=str)
-        raise UnexpectedData(f"labels of {name!r} must be {wanted}, got {len(set(labels[0]))} values, not these")

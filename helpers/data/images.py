@@ -198,7 +198,8 @@ def _resized_images(ids: NDArray[np.str_], side: int) -> NDArray[np.uint8]:
     else:
         images = read_squares(_folder(HAM10000_ARCHIVE) / relative, ids, side)
         files.save_whole(kept, images)
-    files.expect("ham10000", rows=(len(images), len(ids)), labels=(images.shape[1:], (side, side, 3)))
+    if images.shape != (len(ids), side, side, 3):
+        raise files.UnexpectedData(f"{kept.name} must hold {len(ids)} images of {side} pixels, got {images.shape}")
     return images
 
 
@@ -222,7 +223,7 @@ def read_squares(archive: Path, ids: Sequence[str] | NDArray[np.str_], side: int
                     short = min(image.size)
                     left, top = ((length - short) // 2 for length in image.size)
                     square = image.convert("RGB").crop((left, top, left + short, top + short))
-                    images[row] = square.resize((side, side), Image.Resampling.BICUBIC)
+                    images[row] = np.asarray(square.resize((side, side), Image.Resampling.BICUBIC))
     except (zipfile.BadZipFile, KeyError, OSError) as error:
         raise files.UnexpectedData(f"{archive.name} cannot be read: {error}") from error
     return images

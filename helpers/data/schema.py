@@ -84,20 +84,15 @@ class Column:
         return self.kind in ("real", "integer")
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of its columns of X, as `Domain.from_dataset` understands them."""
+    def features(self) -> dict[str, tuple[float, float]]:
+        """Names of its columns of X, as `Domain.from_dataset` understands them, and the bounds of each."""
         if self.is_ordered:
-            return (self.name, f"{MISSING} {self.name}=yes")[: 1 + self.missing]
+            indicator = {f"{MISSING} {self.name}=yes": (0.0, 1.0)} if self.missing else {}
+            return {self.name: (self.low, self.high)} | indicator
         if self.kind == "unbounded":
-            return (self.name,)
-        if self.kind == "boolean":
-            return (f"{self.name}={self.levels[1]}",)
-        return tuple(f"{self.name}={level}" for level in (*self.levels, *[MISSING] * self.missing))
-
-    @property
-    def bounds(self) -> list[tuple[float, float]]:
-        """Of each of its columns of X."""
-        return [(self.low, self.high) if self.is_ordered and j == 0 else (0.0, 1.0) for j in range(len(self.features))]
+            return {self.name: (-math.inf, math.inf)}
+        levels = self.levels[1:] if self.kind == "boolean" else (*self.levels, *[MISSING] * self.missing)
+        return {f"{self.name}={level}": (0.0, 1.0) for level in levels}
 
     @property
     def rule(self) -> str:
@@ -109,16 +104,17 @@ class Column:
 
     def attributes(self, first: int) -> list[Attribute]:
         """The same for methods that count, where the first of its columns of X is column `first`."""
-        if self.is_ordered:
-            if self.kind == "real":
-                numbers = Attribute.real(self.name, first, self.low, self.high, n_bins=self.bins)
-            else:
-                numbers = Attribute.integer(self.name, first, int(self.low), int(self.high), n_bins=self.bins)
-            return [numbers, *(Attribute.integer(name, first + 1, 0, 1) for name in self.features[1:])]
-        if self.kind == "boolean":
-            return [Attribute.integer(self.features[0], first, 0, 1)]
-        levels = [name.partition("=")[2] for name in self.features]
-        return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
+        name, *others = self.features
+        if self.kind == "real":
+            own = Attribute.real(name, first, self.low, self.high, n_bins=self.bins)
+        elif self.kind == "integer":
+            own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
+        elif self.kind == "boolean":
+            own = Attribute.integer(name, first, 0, 1)
+        else:
+            levels = [feature.partition("=")[2] for feature in (name, *others)]
+            return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
+        return [own, *(Attribute.integer(indicator, first + 1, 0, 1) for indicator in others)]
 
     def encode(self, table: pd.DataFrame, missing_texts: tuple[str, ...], X: NDArray) -> NDArray[np.bool_]:
         """Write the column into its columns X (n, features), which are 0 so far; returns which cells break the rule.
@@ -222,6 +218,8 @@ class Schema:
         """As `read`, from the text of a file."""
         marked: list[str] = []
         try:
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
+                raise ValueError("schema must be YAML without aliases, which may stand for more than fits into memory")
             content = _plain(yaml.compose(text, yaml.BaseLoader), "", marked)
         except yaml.MarkedYAMLError as error:
             line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -278,9 +276,8 @@ class Schema:
     @property
     def bounds(self) -> NDArray[np.float64] | None:
         """Lower and upper bounds (d, 2) of the columns of X; None if a column is unbounded."""
-        if any(column.kind == "unbounded" for column in self.columns):
-            return None
-        return np.array([pair for column in self.columns for pair in column.bounds])
+        bounds = np.array([pair for column in self.columns for pair in column.features.values()])
+        return bounds if np.isfinite(bounds).all() else None
 
     @property
     def domain(self) -> Domain:
