@@ -342,23 +342,17 @@ class Schema:
         X.flags.writeable = False  # nobody else holds it, so that `Dataset` need not copy it
         return self.records(X, y, name)
 
-    def records(self, X: NDArray | pd.DataFrame, y: NDArray | pd.Series, name: str, **others: Any) -> Dataset:
+    def records(
+        self, X: NDArray | pd.DataFrame, y: NDArray | pd.Series, name: str, groups: NDArray | None = None
+    ) -> Dataset:
         """Records X (n, d) with label codes y (n,) that were encoded elsewhere, as a data set with these public facts.
-
-        `others` are fields of `Dataset`, which come before those of the schema.
 
         Raises
         ------
         ValueError
             As `Dataset` does; whether X is within the bounds is not checked.
         """
-        public = {
-            "feature_names": self.feature_names,
-            "bounds": self.bounds,
-            "bounds_basis": self.basis,
-            "class_names": self.class_names,
-        }
-        return Dataset(name, X, y, **(public | others))
+        return Dataset(name, X, y, self.feature_names, self.bounds, self.basis, self.class_names, groups)
 
     def _read(
         self, table: pd.DataFrame, *, labelled: bool = True
@@ -577,11 +571,10 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     present = {t: int(c) for t, c in zip(found.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
+    rarest = min(sorted(present), key=lambda level: present[level], default="")
     lines = [
         f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed,
-        *_marked(
-            {"levels": sorted(present), "minority": min(sorted(present), key=lambda t: present[t], default="")}, "  "
-        ),
+        *_marked({"levels": sorted(present), "minority": rarest}, "  "),
         "columns:",
     ]
     blocks: dict[str, list[str]] = {}
