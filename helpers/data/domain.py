@@ -1,8 +1,9 @@
-"""The public schema of a table: what its columns may hold, written down before anybody looks at the records.
+"""How records are counted: each attribute as one of finitely many codes, all of them public.
 
-A `Domain` turns records into integer codes and codes back into records: intervals are cut into bins, categories are
-numbered, and the columns of a one-hot block are one attribute again. Everything in it has to be public. It never looks
-at records itself; building one from private records, with noise, is left to `helpers.synthesis`.
+A `Schema` says what the cells of a file may hold and makes numbers of them (`helpers.data.schema`); a `Domain` turns
+such numbers into codes and codes back into records: intervals are cut into bins, categories are numbered, and the
+columns of a one-hot block are one attribute again. It never looks at records itself; building one from private records,
+with noise, is left to `helpers.synthesis`.
 """
 
 import io
