@@ -10,6 +10,10 @@ Rates by group and their differences over all groups are left to `fairlearn.metr
 `Gap` is an entry of `MetricFrame.by_group` less `MetricFrame.overall`. What fairlearn does not have is the gap as a
 linear function of the events, which the bounds need. They differ where a group has no record of a label: a `Gap` is
 NaN there, fairlearn 0.15 takes the group's rate for 0, and so may report a difference that nobody has seen.
+
+`load_members` says who belongs to which group, for the data sets that know it: sex and race in Adult, sex and age in
+HAM10000. Groups are attributes of persons, as private as the labels; here they serve to measure what a classifier does
+to whom.
 """
 
 import math
@@ -17,10 +21,22 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from helpers.checks import check_choice, check_integer, check_real
+from helpers.data.catalogue import load
+from helpers.data.images import ham10000_metadata
 
+_AGES = {"under 45": (0.0, 45.0), "45 to 64": (45.0, 65.0), "65 and over": (65.0, np.inf)}  # from, and below
+# Data set -> attribute -> its levels, public: a level is known whether or not a record has it.
+LEVELS = {
+    "adult": {
+        "sex": ("Female", "Male"),
+        "race": ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White"),
+    },
+    "ham10000": {"sex": ("female", "male", "unknown"), "age": (*_AGES, "unknown")},
+}
 # Notion: label that the records have (None: any), and whether the event is a right prediction or a positive one.
 _NOTIONS = {
     "demographic_parity": (None, "positive"),
@@ -377,3 +393,33 @@ def _checked_lengths(lengths) -> np.ndarray:
     if not ((lengths >= 0) & np.isfinite(lengths)).all():
         raise ValueError("lengths must be finite and at least 0, got a negative number, an infinite one or NaN")
     return lengths
+
+
+def load_members(name: str, attribute: str, level: str) -> NDArray[np.bool_]:
+    """Which records of `helpers.data.load(name)` are in one group (n,), of bool.
+
+    Parameters
+    ----------
+    name, attribute, level
+        As in `LEVELS`. Nobody has to be in the group.
+
+    Raises
+    ------
+    ValueError
+        A data set, an attribute or a level that `LEVELS` does not have, before anything is loaded.
+    DatasetUnavailable
+        As `load` does.
+
+    >>> int(load_members("adult", "race", "Black").sum())
+    4685
+    """
+    levels = LEVELS[check_choice("name", name, tuple(LEVELS))]
+    check_choice("level", level, levels[check_choice("attribute", attribute, tuple(levels))])
+    if name == "adult":
+        adult = load("adult")
+        return adult.X[:, adult.feature_names.index(f"{attribute}={level}")] == 1
+    known = ham10000_metadata()[attribute]
+    if attribute == "age" and level in _AGES:
+        youngest, beyond = _AGES[level]
+        return ((known >= youngest) & (known < beyond)).to_numpy()
+    return (known.isna() if attribute == "age" else known == level).to_numpy()

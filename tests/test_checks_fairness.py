@@ -12,10 +12,9 @@ from scipy.stats import kstest
 from sklearn.metrics import accuracy_score
 
 from checks import fairness
-from checks.fairness import NOTIONS, Gap
+from checks.fairness import LEVELS, NOTIONS, Gap, load_members
 from helpers import data, erm
-from helpers.data.groups import LEVELS, load_members
-from helpers.data.public import ham10000_metadata
+from helpers.data.images import ham10000_metadata
 
 RNG = np.random.default_rng
 
@@ -333,7 +332,7 @@ def test_what_makes_no_sense_is_refused(call, needle):
 
 
 def test_an_unknown_group_is_refused_before_anything_is_loaded(monkeypatch):
-    monkeypatch.setattr("helpers.data.groups.ham10000_metadata", lambda: pytest.fail("loaded"))
+    monkeypatch.setattr("checks.fairness.ham10000_metadata", lambda: pytest.fail("loaded"))
     with pytest.raises(ValueError, match="level must be"):
         load_members("ham10000", "sex", "Female")
 

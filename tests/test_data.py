@@ -20,12 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
-from scipy.stats import binomtest, norm
-from sklearn.metrics import roc_auc_score
+from scipy.stats import binomtest
 
 from helpers import data, paths
-from helpers.data import benchmark, files, public
-from helpers.data.repeats import group_repeats
+from helpers.data import files, images, loaders
 from helpers.data.sets import BENCHMARK, card
 
 # Rows, columns, minority records and rows whose X occurred before, of the files at hand.
@@ -152,7 +150,6 @@ def test_car_columns_are_the_full_factorial_in_alphabetical_levels():
 def test_adult_keeps_missing_values_as_a_level_or_drops_the_record():
     everyone = load_or_skip("adult")
     assert (everyone.n, everyone.n_features, everyone.counts.tolist()) == (48842, 108, [37155, 11687])
-    assert (everyone.partition == "train").sum() == 32561
     assert_inside_bounds(everyone)
     assert_one_hot_blocks(everyone)
     complete = data.load("adult", incomplete="drop")
@@ -175,15 +172,6 @@ def test_kddcup99_is_one_category_against_the_rest():
     assert not dataset.X[:, [dataset.feature_names.index(name) for name in unseen]].any()
 
 
-@pytest.mark.parametrize(("target", "n_minority"), [("normal", 2), ("u2r", 1), ("dos", 3)])
-def test_kddcup99_targets_make_the_smaller_side_one(monkeypatch, target, n_minority):
-    labels = ["normal.", "smurf.", "normal.", "neptune.", "rootkit.", "back.", "pod.", "land."]
-    row = first_of("kddcup99")
-    frame = pd.DataFrame([row] * len(labels)).assign(label=labels)
-    monkeypatch.setattr(public, "_kdd_frame", lambda: frame)
-    assert data.load("kddcup99", target=target).counts[1] == n_minority
-
-
 def test_electricity_and_madelon_have_the_published_counts():
     electricity = load_or_skip("electricity")
     assert (electricity.n, electricity.n_features, electricity.counts.tolist()) == (45312, 8, [26075, 19237])
@@ -191,11 +179,10 @@ def test_electricity_and_madelon_have_the_published_counts():
     assert_inside_bounds(electricity)
     madelon = load_or_skip("madelon")
     assert (madelon.n, madelon.n_features, madelon.counts.tolist()) == (2600, 500, [1300, 1300])
-    assert (madelon.partition == "val").sum() == 600
     assert_inside_bounds(madelon)
 
 
-def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
+def test_ham10000_keeps_lesions_together():
     dataset = load_or_skip("ham10000")
     assert dataset.X.shape == (10015, 28 * 28 * 3)
     assert dict(zip(dataset.class_names, dataset.counts.tolist(), strict=True)) == {
@@ -209,10 +196,7 @@ def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
     }
     assert np.unique(dataset.groups).size == 7470
     assert_inside_bounds(dataset)
-    in_train = set(dataset.groups[dataset.partition == "train"])
-    leaked = {part: sum(g in in_train for g in dataset.groups[dataset.partition == part]) for part in ("val", "test")}
-    assert leaked == {"val": 348, "test": 693}
-    channels = dataset.X[dataset.partition == "train"].reshape(-1, 3).mean(axis=0)
+    channels = dataset.X[:7007].reshape(-1, 3).mean(axis=0)  # the training part
     assert channels.tolist() == pytest.approx([0.7631, 0.5380, 0.5615], abs=1e-4)
 
     small = dataclasses.replace(dataset, X=dataset.X[:, :1], feature_names=["r0c0R"], bounds=None)
@@ -224,20 +208,11 @@ def test_ham10000_keeps_lesions_together_and_dermamnists_split_beside():
 
 def test_ham10000_metadata_is_in_the_order_of_the_images():
     dataset = load_or_skip("ham10000")
-    metadata = public.ham10000_metadata()
-    assert (metadata["lesion_id"].to_numpy() == dataset.groups).all()
+    metadata = images.ham10000_metadata()
+    assert (np.unique(metadata["lesion_id"], return_inverse=True)[1] == dataset.groups).all()
     assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
     assert metadata["age"].isna().sum() == 57
     assert (metadata["sex"] == "unknown").sum() == 57
-
-
-def test_ham10000_as_a_binary_task(monkeypatch):
-    y = np.repeat(np.arange(7), [2, 2, 2, 2, 3, 20, 1])
-    assert public._ham10000_labels(y, ["mel", "bcc"])[0].sum() == 5
-    with pytest.raises(ValueError, match="positive must be the smaller side"):
-        public._ham10000_labels(y, ["nv"])
-    with pytest.raises(ValueError, match="positive must be one of"):
-        data.load("ham10000", positive="melanoma")
 
 
 # --------------------------------------------------------------------------------------------- without any file
@@ -249,24 +224,15 @@ def test_builtin_sets_need_neither_file_nor_network(offline, name):
     assert_inside_bounds(dataset)
     assert dataset.counts[1] < dataset.counts[0]
     assert not offline, "a socket was opened"
+    again = data.load(name)
+    assert (again.X == dataset.X).all()
+    assert not np.shares_memory(again.X, dataset.X)
 
 
-@pytest.mark.parametrize("name", BUILTIN)
-def test_equal_seeds_give_equal_records(name):
-    one, same = data.load(name, seed=4), data.load(name, seed=4)
-    assert (one.X == same.X).all()
-    assert not np.shares_memory(one.X, same.X)
-
-
-def test_bundled_sets_are_thinned_to_the_ratio():
-    full = data.load("breast_cancer", ratio=None)
-    assert full.counts.tolist() == [357, 212]
-    assert full.class_names[1] == "malignant"
-    thinned = data.load("breast_cancer", ratio=20)
-    assert thinned.counts.tolist() == [357, 18]
-    assert data.load("digits", digit=3, ratio=50).counts[1] == round((1797 - 183) / 50)
-    with pytest.raises(ValueError, match="ratio must leave between 1 and 48"):
-        data.load("wine", ratio=1)
+def test_bundled_sets_are_thinned_where_the_class_is_not_rare():
+    assert data.load("breast_cancer").counts.tolist() == [357, 36]
+    assert data.load("wine").counts.tolist() == [130, 13]
+    assert data.load("digits").counts.tolist() == [1623, 174]
 
 
 def test_gaussian_mixture_is_the_one_of_the_figure():
@@ -279,16 +245,7 @@ def test_gaussian_mixture_is_the_one_of_the_figure():
         assert np.cov(X.T).ravel().tolist() == pytest.approx([4, 0, 0, 4], abs=5 * 4 * math.sqrt(2 / len(X)))
 
 
-@pytest.mark.parametrize("d", [1, 5, 30])
-def test_the_best_auc_of_the_mixture_does_not_depend_on_d(d):
-    dataset = data.gaussian_mixture(n=20_000, d=d, seed=6)
-    auc = roc_auc_score(dataset.y, dataset.X.sum(axis=1))
-    best = norm.cdf(2)
-    # The variance of an empirical AUC is at most AUC (1 - AUC)/min(n0, n1), whatever the distributions.
-    assert auc == pytest.approx(best, abs=5 * math.sqrt(best * (1 - best) / dataset.counts[1]))
-
-
-@pytest.mark.parametrize("options", [{"n": 0}, {"d": 0}, {"minority": 0.6}, {"sd": 0}, {"seed": -1}, {"seed": None}])
+@pytest.mark.parametrize("options", [{"n": 0}, {"seed": -1}, {"seed": None}])
 def test_gaussian_mixture_refuses_bad_parameters(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
         data.gaussian_mixture(**options)
@@ -308,7 +265,6 @@ def test_available_agrees_with_what_is_loaded():
         assert (row["n"], row["features"]) == (dataset.n, dataset.n_features)
         assert row["classes"] == len(dataset.class_names)
         assert row["imbalance_ratio"] == round(dataset.imbalance_ratio, 1)
-        assert row["licence"] == dataset.licence
 
 
 def test_available_opens_no_file_and_says_where(offline, monkeypatch, tmp_path):
@@ -329,10 +285,9 @@ def test_unknown_names_and_options_are_refused():
         data.load("mamography")
     with pytest.raises(ValueError, match="name must be one of"):
         data.load(25)
-    with pytest.raises(ValueError, match="option of 'adult' must be one of 'incomplete', got 'drop'"):
-        data.load("adult", drop=True)
-    with pytest.raises(ValueError, match=r"option of 'ecoli' must be one of '\(none\)'"):
-        data.load("ecoli", seed=1)
+    for name in ("adult", "ecoli", "wine", "my.csv"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'drop'"):
+            data.load(name, drop=True)
     with pytest.raises(ValueError, match="incomplete must be one of"):
         data.load("adult", incomplete="keep")
 
@@ -428,18 +383,18 @@ def write_benchmark(target, name, **changes):
     return target
 
 
-def test_a_benchmark_set_is_downloaded_once_into_the_cache(offline, monkeypatch):
+def test_a_benchmark_set_is_downloaded_once_into_the_cache(offline, monkeypatch, tmp_path):
     pretend_online(monkeypatch)
 
-    def download(relative, n, n_features):
-        assert (relative, n, n_features) == (file_of("libras_move"), 360, 90)
-        write_benchmark(paths.data_cache() / relative, "libras_move")
+    def retrieve(url, relative, *, sha256, max_bytes):
+        made = write_benchmark(tmp_path / "made.npz", "libras_move").read_bytes()
+        return tar(tmp_path, **{"x13data.npz": made})
 
-    monkeypatch.setattr(benchmark, "_download", download)
+    monkeypatch.setattr(files, "retrieve", retrieve)
     dataset = data.load("libras_move")
     assert dataset.counts.tolist() == [336, 24]
     assert dataset.bounds is None
-    monkeypatch.setattr(benchmark, "_download", lambda *args: pytest.fail("downloaded twice"))
+    monkeypatch.setattr(files, "retrieve", lambda *args, **options: pytest.fail("downloaded twice"))
     assert data.load("libras_move").n == 360
 
 
@@ -456,7 +411,7 @@ def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch)
 def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_path):
     content = write_benchmark(tmp_path / "scene.npz", "scene")
     target = place(paths.data_cache(), file_of("scene"), content.read_bytes())
-    assert "rebuilt" not in data.load("scene").source
+    assert data.load("scene").n == card("scene").n
     target.unlink()
     place(tmp_path / "empty", file_of("scene"), content.read_bytes())
     with pytest.raises(data.ChecksumMismatch):
@@ -532,7 +487,7 @@ def tar(folder, **members) -> tuple:
 def test_one_member_is_taken_out_of_an_archive_and_nothing_else(tmp_path):
     archive, target = tar(tmp_path, other=b"no", x13=b"abc"), tmp_path / "out" / "x13"
     target.parent.mkdir()
-    files.extract_member(archive, "x13", target, max_bytes=3)
+    files.extract_member(archive, target, max_bytes=3)
     assert target.read_bytes() == b"abc"
     assert [path.name for path in target.parent.iterdir()] == ["x13"]
 
@@ -540,12 +495,12 @@ def test_one_member_is_taken_out_of_an_archive_and_nothing_else(tmp_path):
 def test_archives_larger_than_stated_are_refused(tmp_path):
     archive, target = tar(tmp_path, x13=bytes(10**6)), tmp_path / "x13"
     with pytest.raises(data.UnexpectedData, match="x13 takes 1,000,000 bytes, at most 999,999"):
-        files.extract_member(archive, "x13", target, max_bytes=10**6 - 1)
+        files.extract_member(archive, target, max_bytes=10**6 - 1)
     with pytest.raises(data.UnexpectedData, match="has no file 'x14'"):
-        files.extract_member(archive, "x14", target, max_bytes=10**7)
+        files.extract_member(archive, tmp_path / "x14", max_bytes=10**7)
     archive.write_bytes(archive.read_bytes()[:500])
     with pytest.raises(data.UnexpectedData, match="cannot be read"):
-        files.extract_member(archive, "x13", target, max_bytes=10**7)
+        files.extract_member(archive, target, max_bytes=10**7)
     assert not target.exists()
 
 
@@ -599,7 +554,7 @@ def test_a_benchmark_set_comes_out_of_the_publishers_archive(server, monkeypatch
     pages["/sets.tar.gz"] = tar(tmp_path, **{"x13data.npz": content}).read_bytes()
     pretend_online(monkeypatch)
     monkeypatch.setattr(paths, "data_folders", lambda: [paths.data_cache()])
-    monkeypatch.setattr(benchmark, "ARCHIVE_URL", f"{url}/sets.tar.gz")
+    monkeypatch.setattr(loaders, "ARCHIVE_URL", f"{url}/sets.tar.gz")
     assert data.load("libras_move").counts.tolist() == [336, 24]
     with pytest.raises(data.UnexpectedData, match=r"has no file 'x14data\.npz'"):
         data.load("thyroid_sick")
@@ -616,21 +571,20 @@ def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch)
     row = first_of("adult")
     rows = [row | {"income": "<=50K"}, row | {"workclass": "?", "age": 30, "income": ">50K."}]
     frame = pd.DataFrame(rows)
-    monkeypatch.setattr(public, "_adult_frame", lambda: (frame, np.array(["train", "test"])))
+    monkeypatch.setattr(loaders, "_adult_frame", lambda: frame)
     from_files = data.load("adult")
     monkeypatch.undo()
     monkeypatch.setattr(paths, "data_folders", list)
-    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: openml_adult(frame))
+    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: openml_adult(frame))
     from_openml = data.load("adult")
-    assert from_openml.partition is None
     assert (from_openml.X == from_files.X).all()
     assert from_openml.y.tolist() == from_files.y.tolist() == [0, 1]
     others = dict.fromkeys(card("electricity").schema.feature_names[2:], 0.5)
     electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"], **others})
-    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: electric)
+    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: electric)
     assert data.load("electricity").X.tolist() == [[0.0, 2.0, *[0.5] * 6], [0.1, 7.0, *[0.5] * 6]]
     made = pd.DataFrame(np.full((2, 500), 5.0), columns=[f"V{k + 1}" for k in range(500)]).assign(Class=["1", "2"])
-    monkeypatch.setattr(public, "_openml", lambda *args, **kwargs: made)
+    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: made)
     assert data.load("madelon").y.tolist() == [0, 1]
 
 
@@ -673,7 +627,7 @@ def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkey
 def test_a_level_outside_the_public_list_is_refused(monkeypatch):
     row = first_of("adult")
     frame = pd.DataFrame([row | {"race": "Martian", "income": ">50K"}])
-    monkeypatch.setattr(public, "_adult_frame", lambda: (frame, None))
+    monkeypatch.setattr(loaders, "_adult_frame", lambda: frame)
     with pytest.raises(ValueError, match="column 'race' has 1 of 1 rows that are not one of White, ") as caught:
         data.load("adult")
     assert "Martian" not in str(caught.value)
@@ -728,14 +682,14 @@ def test_counts_ratio_and_repeats():
 
 
 def test_take_moves_every_column_of_a_record_together():
-    dataset = toy(groups=np.arange(50), partition=np.repeat(["train", "test"], 25))
+    dataset = toy(groups=np.arange(50))
     taken = dataset.take([49, 0, 0])
     assert taken.X[:, 0].tolist() == [98, 0, 0]
     assert taken.y.tolist() == [1, 0, 0]
     assert taken.groups.tolist() == [49, 0, 0]
-    assert taken.partition.tolist() == ["test", "train", "train"]
-    with pytest.raises(ValueError, match="rows must be"):
-        dataset.take(np.ones(50, dtype=bool))
+    assert dataset.take(np.arange(50) == 49).groups.tolist() == [49]
+    with pytest.raises(IndexError):
+        dataset.take(np.array([0.5]))
 
 
 @given(
@@ -745,16 +699,15 @@ def test_take_moves_every_column_of_a_record_together():
     ratio=st.floats(0.2, 50),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_subsample_draws_distinct_records_at_the_ratio_or_names_the_largest_size(n0, n1, n, ratio, seed):
+def test_subsample_draws_distinct_records_at_the_ratio_or_says_how_many_there_are(n0, n1, n, ratio, seed):
     dataset = toy(n0, n1)
     wanted = math.floor(n / (1 + ratio) + 0.5)
     if wanted < 1 or wanted == n:
         with pytest.raises(ValueError, match="ratio must leave both classes a record"):
             data.subsample(dataset, n, ratio, np.random.default_rng(seed))
         return
-    feasible = [size for size in range(n0 + n1 + 1) if fits(size, ratio, n0, n1)]
-    if n not in feasible:
-        with pytest.raises(ValueError, match=f"largest feasible n at this ratio is {max(feasible)}$"):
+    if wanted > n1 or n - wanted > n0:
+        with pytest.raises(ValueError, match=rf"needs \d+ m.* records and 'toy' has ({n0}|{n1})$"):
             data.subsample(dataset, n, ratio, np.random.default_rng(seed))
         return
     drawn = data.subsample(dataset, n, ratio, np.random.default_rng(seed))
@@ -763,11 +716,6 @@ def test_subsample_draws_distinct_records_at_the_ratio_or_names_the_largest_size
     assert (drawn.y == (drawn.X[:, 0] >= 2 * n0)).all()
     again = data.subsample(dataset, n, ratio, np.random.default_rng(seed))
     assert (again.X == drawn.X).all()
-
-
-def fits(size, ratio, n0, n1):
-    minority = math.floor(size / (1 + ratio) + 0.5)
-    return minority <= n1 and size - minority <= n0
 
 
 def test_subsample_takes_every_record_equally_often():
@@ -784,7 +732,7 @@ def test_subsample_takes_every_record_equally_often():
 def test_subsample_of_mammography_says_what_is_infeasible(mammography):
     rng = np.random.default_rng(0)
     assert data.subsample(mammography, 2000, 8, rng).counts.tolist() == [1778, 222]
-    with pytest.raises(ValueError, match=r"needs 2000 minority records and 'mammography' has 260; .* is 1302"):
+    with pytest.raises(ValueError, match="needs 2000 minority records and 'mammography' has 260"):
         data.subsample(mammography, 10_000, 4, rng)
     with pytest.raises(ValueError, match="needs 10954 majority records and 'mammography' has 10923"):
         data.subsample(mammography, 11_183, 47.9, rng)
@@ -939,7 +887,7 @@ def test_importing_leaves_no_noise_in_a_notebook():
 
 def test_equal_rows_are_never_on_both_sides():
     whole = data.load("mammography")
-    grouped = group_repeats(whole)
+    grouped = data.group_repeats(whole)
     assert len(set(grouped.groups)) == whole.n - whole.n_repeated
     train, test = data.split(grouped, 0.3, 0)
     assert not {bytes(row) for row in train.X} & {bytes(row) for row in test.X}
@@ -948,4 +896,4 @@ def test_equal_rows_are_never_on_both_sides():
 
 def test_groups_are_not_replaced():
     with pytest.raises(ValueError, match="dataset must have no groups yet, got 'mammography' with 7848"):
-        group_repeats(group_repeats(data.load("mammography")))
+        data.group_repeats(data.group_repeats(data.load("mammography")))

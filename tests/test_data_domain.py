@@ -141,14 +141,12 @@ def test_a_data_set_has_its_one_hot_blocks_restored():
     records = data.Dataset(
         "toy", [[1, 0, 3.0], [0, 1, 4.0]], [0, 1], ("sex=F", "sex=M", "age"), bounds=[[0, 1], [0, 1], [0, 9]]
     )
-    domain = Domain.from_dataset(records, n_bins=3, integers={"age"})
-    assert domain.names == ("sex", "age", "label")
+    domain = Domain.from_dataset(records, n_bins=3)
+    assert [attribute.name for attribute in domain.attributes] == ["sex", "age"]
     assert domain.sizes == (2, 3, 2)
     assert domain.attributes[0].levels == ("F", "M")
-    assert domain.attributes[1].kind == "integer"
+    assert domain.attributes[1].kind == "real"
     assert domain.basis == records.bounds_basis
-    with pytest.raises(ValueError, match="integers"):
-        Domain.from_dataset(records, integers={"height"})
     with pytest.raises(ValueError, match="bounds"):
         Domain.from_dataset(data.Dataset("toy", [[0.0]], [0], ("x",)))
 
@@ -173,7 +171,6 @@ def test_equal_domains_have_one_content_whatever_was_done_with_them():
     before = {joblib.hash(domain) for domain in copies}
     assert len(before) == 1
     assert one.sizes == other.sizes == (2, 2, 2, 2)
-    assert one.names == ("x", "z", "female", "label")
     assert {joblib.hash(domain) for domain in copies} == before
     assert joblib.hash(Domain(one.attributes, one.classes, "another")) not in before
     assert pickle.loads(pickle.dumps(one)).attributes[2].encode(np.array([[0, 0, "male"]], dtype=object)).tolist() == [
@@ -184,7 +181,7 @@ def test_equal_domains_have_one_content_whatever_was_done_with_them():
 def test_one_level_alone_has_two_codes():
     toy = data.Dataset("toy", [[1, 0.2], [0, 0.3]], [0, 1], ("sex=F", "x"), bounds=[[0, 1], [0, 1]])
     domain = Domain.from_dataset(toy)
-    assert domain.names == ("sex=F", "x", "label")
+    assert [attribute.name for attribute in domain.attributes] == ["sex=F", "x"]
     assert domain.sizes == (2, 16, 2)
     made, _ = domain.decode(domain.encode(toy.X, toy.y), np.random.default_rng(0))
     assert made[:, 0].tolist() == [1.0, 0.0]

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from helpers import data
-from helpers.data import files, images, public
-from helpers.data.images import ImageDataset, lesion_folds, load_images, read_squares
+from helpers.data import files, images
+from helpers.data.images import ImageDataset, load_images, read_squares
 
 
 def toy(n=12, side=4):
@@ -22,8 +22,6 @@ def toy(n=12, side=4):
         class_names=("a", "b", "c"),
         groups=np.arange(n) // 2,
         partition=np.repeat(["train", "test"], [n - 5, 5]),
-        age=np.full(n, 50.0),
-        sex=np.full(n, "unknown"),
     )
 
 
@@ -47,80 +45,22 @@ def elsewhere(monkeypatch, tmp_path):
 # --------------------------------------------------------------------------------------------------- the value
 
 
-def test_rows_taken_keep_everything_together_and_nothing_can_be_written():
+def test_nothing_can_be_written_and_counts_are_shown():
     whole = toy()
-    taken = whole.take([11, 0, 0])
-    assert (taken.n, taken.side) == (3, 4)
-    for field in ("images", "y", "groups", "partition", "age", "sex"):
-        assert (getattr(taken, field) == getattr(whole, field)[[11, 0, 0]]).all()
-        assert not getattr(taken, field).flags.writeable
-    assert taken.counts.tolist() == [2, 0, 1]
-    assert repr(taken) == "ImageDataset('toy', n=3, side=4, counts=(2, 0, 1))"
-    assert (pickle.loads(pickle.dumps(taken)).images == taken.images).all()
-    with pytest.raises(ValueError, match="rows must be a one-dimensional array of integers"):
-        whole.take([0.5])
+    for field in ("images", "y", "groups", "partition"):
+        assert not getattr(whole, field).flags.writeable
+    assert repr(whole) == "ImageDataset('toy', n=12, side=4, counts=(4, 4, 4))"
+    assert (pickle.loads(pickle.dumps(whole)).images == whole.images).all()
 
 
 def test_parts_and_shared_groups_are_counted_by_hand():
     """Rows 0-6 train, 7-11 test; groups are pairs, so only group 3 (rows 6 and 7) is on both sides."""
     dataset = toy()
     assert dataset.rows("test").tolist() == [7, 8, 9, 10, 11]
-    assert dataset.shared().tolist() == [True, False, False, False, False]
+    assert dataset.shared("test", "train").tolist() == [True, False, False, False, False]
     assert dataset.shared("train", "test").sum() == 1
     with pytest.raises(ValueError, match="part must be one of 'test', 'train', got 'val'"):
         dataset.rows("val")
-
-
-def test_binary_labels_name_their_classes():
-    assert toy(6).positive(("b",)).tolist() == [0, 1, 0, 0, 1, 0]
-    with pytest.raises(ValueError, match="names must be one of 'a', 'b', 'c', got 'mel'"):
-        toy().positive(("mel",))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"images": np.zeros((12, 4, 4, 3))}, "images must be bytes"),
-        ({"images": np.zeros((12, 4, 5, 3), np.uint8)}, "images must be bytes"),
-        ({"images": np.zeros((12, 4, 4), np.uint8)}, "images must be bytes"),
-        ({"age": np.zeros(11)}, r"age must have shape \(12,\), got \(11,\)"),
-        ({"y": np.full(12, 3)}, "y must be codes of"),
-        ({"y": np.full(12, -1)}, "y must be codes of"),
-    ],
-)
-def test_images_that_do_not_fit_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        ImageDataset(**{**toy().__dict__, **change})
-
-
-# --------------------------------------------------------------------------------------------------- the folds
-
-
-def test_folds_keep_groups_together_and_classes_in_proportion():
-    rng = np.random.default_rng(1)
-    groups = np.sort(rng.integers(0, 150, 300))
-    y = (groups % 10 == 0).astype(int)
-    dataset = ImageDataset(
-        "toy", np.zeros((300, 2, 2, 3), np.uint8), y, ("a", "b"), groups, np.full(300, "train"), np.zeros(300),
-        np.full(300, "unknown"),
-    )  # fmt: skip
-    folds = lesion_folds(dataset, 4, seed=0)
-    assert sorted(np.concatenate([test for _, test in folds]).tolist()) == list(range(300))
-    for train, test in folds:
-        assert set(groups[train]).isdisjoint(groups[test])
-        assert len(train) + len(test) == 300
-        assert y[test].mean() == pytest.approx(y.mean(), abs=0.05)
-    same, other = lesion_folds(dataset, 4, seed=0), lesion_folds(dataset, 4, seed=1)
-    assert all((a == b).all() for (_, a), (_, b) in zip(folds, same, strict=True))
-    assert any(len(a) != len(b) or (a != b).any() for (_, a), (_, b) in zip(folds, other, strict=True))
-
-
-@pytest.mark.parametrize(("n_splits", "seed"), [(1, 0), (2, -1), (2.0, 0)])
-def test_folds_out_of_range_are_refused(n_splits, seed):
-    with pytest.raises(ValueError, match="must be an integer in"):
-        lesion_folds(toy(), n_splits, seed)
-    with pytest.raises(ValueError, match="n_splits must be at most the number of groups, 6, got 7"):
-        lesion_folds(toy(), 7, 0)
 
 
 # ------------------------------------------------------------------------------------------------------ HAM10000
@@ -132,14 +72,10 @@ def test_ham10000_is_the_flat_data_set_as_images(small):
     assert (small.images[rows].reshape(len(rows), -1) == np.rint(flat.X[rows] * 255)).all()
     assert (small.y == flat.y).all()
     assert small.class_names == flat.class_names
-    assert (small.partition == flat.partition).all()
-    assert small.shared("val").sum() == 348
-    assert small.shared().sum() == 693
+    assert small.shared("val", "train").sum() == 348
+    assert small.shared("test", "train").sum() == 693
     pairs = set(zip(small.groups.tolist(), flat.groups.tolist(), strict=True))
     assert len(pairs) == len(np.unique(small.groups)) == 7470
-    assert small.positive().sum() == 327 + 514 + 1113
-    assert np.isnan(small.age).sum() == 57
-    assert {*np.unique(small.sex)} == {"female", "male", "unknown"}
 
 
 def test_small_images_are_the_archive_resized(small):
@@ -147,7 +83,7 @@ def test_small_images_are_the_archive_resized(small):
     folder = files.find_verified(images.HAM10000_ARCHIVE)
     if folder is None:
         pytest.skip("no archive of HAM10000 on this machine")
-    ids = public.ham10000_metadata()["image_id"].to_numpy(str)
+    ids = images.ham10000_metadata()["image_id"].to_numpy(str)
     rows = np.array([0, 5000, 10014])
     again = read_squares(folder / next(iter(images.HAM10000_ARCHIVE)), ids[rows], 28)
     assert np.abs(again.astype(int) - small.images[rows]).max() <= 1
@@ -222,7 +158,7 @@ def test_absent_files_are_named(elsewhere):
 def test_interrupted_writing_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(np, "save", lambda *told, **options: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        images.save_whole(tmp_path / "a.npy", np.zeros(3))
+        files.save_whole(tmp_path / "a.npy", np.zeros(3))
     assert not (tmp_path / "a.npy").exists()
 
 

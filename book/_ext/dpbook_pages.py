@@ -14,11 +14,12 @@ from html import escape
 from docutils import nodes
 from helpers import paths
 from helpers.book import chapters, claims
-from helpers.data import sets
+from helpers.data import Schema, sets
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 _GLUE = "application/papermill.record/"
+_MOST_RANGES = 12  # of bounds that are told one by one
 _BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
 
 
@@ -228,7 +229,7 @@ class DataCards(SphinxDirective):
                 users.setdefault(name, []).append(chapter.name)
         groups: dict[str, list[str]] = {}
         for card in map(sets.card, sets.NAMES):
-            groups.setdefault(card.group, []).append(_card(card, users.get(card.name, [])))
+            groups.setdefault(_group(card), []).append(_card(card, users.get(card.name, [])))
         content = [part for group, texts in groups.items() for part in (f"## {group}", *texts)]
         return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
 
@@ -258,8 +259,36 @@ def _card_table() -> str:
 
 
 def _minority(card: sets.Card) -> str:
-    about = "" if card.counts else "about "
-    return f"{about}{card.n_minority:,} ({100 * card.n_minority / card.n:.2g} %)"
+    about, n = ("", min(card.counts)) if card.counts else ("about ", round(card.n / (1 + card.ratio)))
+    return f"{about}{n:,} ({100 * n / card.n:.2g} %)"
+
+
+def _group(card: sets.Card) -> str:
+    """Where it comes from, as a heading."""
+    if card.name in sets.BENCHMARK:
+        return "The benchmark of imbalanced-learn"
+    return "Larger public sets" if card.files else "Simulated, or bundled with scikit-learn"
+
+
+def _bounds(schema: Schema) -> str:
+    """The bounds in words: by name where few features are not in [0, 1], else each range with its frequency."""
+    if schema.bounds is None:
+        return "none declared"
+    names, pairs = schema.feature_names, [tuple(pair) for pair in schema.bounds.tolist()]
+    named = {name: pair for name, pair in zip(names, pairs, strict=True) if pair != (0, 1)}
+    if len(set(pairs)) == 1:
+        return f"each {_range(pairs[0])}"
+    if len(named) <= _MOST_RANGES and "x1" not in names:
+        rest = ["all others 0 to 1"] if len(named) < len(pairs) else []
+        return ", ".join([*(f"{name} {_range(pair)}" for name, pair in named.items()), *rest])
+    counted = Counter(pairs)
+    if len(counted) > _MOST_RANGES:
+        return f"{len(counted)} ranges between {min(pairs)[0]:,.9g} and {max(high for _, high in pairs):,.9g}"
+    return ", ".join(f"{_range(pair)}" + (f" ({n} features)" if n > 1 else "") for pair, n in counted.items())
+
+
+def _range(pair: tuple[float, float]) -> str:
+    return " to ".join(f"{end:,.9g}" for end in pair)
 
 
 def _card(card: sets.Card, users: list[str]) -> str:
@@ -273,7 +302,7 @@ def _card(card: sets.Card, users: list[str]) -> str:
             f"A record: {card.schema.record}. The minority: {card.minority}.",
             "",
             f"- {card.n:,} records, {card.n_features:,} features, {_minority(card)} of the minority.{repeated}",
-            f"- Bounds: {card.bounds}. Why public: {card.schema.basis}.",
+            f"- Bounds: {_bounds(card.schema)}. Why public: {card.schema.basis}.",
             f"- Source: {card.schema.source}. Licence: {card.schema.licence}.",
             f"- In: {used}.",
         ]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from helpers.book import results
 from helpers.book.shapes import plot_shapes
+from helpers.data.schema import Column
 from helpers.meta.published import PublishedClassifier
 from helpers.privacy import REPLACE_ONE
 
@@ -171,9 +172,7 @@ def _ranged(row: pd.Series, score: str) -> str:
 
 def _public(classifier: PublishedClassifier) -> str:
     schema = classifier.schema
-    rows = [
-        (column.name, column.kind, _range(column) if column.is_ordered else column.rule) for column in schema.columns
-    ]
+    rows = [(column.name, column.kind, _values(column)) for column in schema.columns]
     rows.append((schema.label, "label", ", ".join(schema.class_names)))
     return (
         f"<p>{html.escape(schema.basis)}</p>"
@@ -184,7 +183,9 @@ def _public(classifier: PublishedClassifier) -> str:
     )
 
 
-def _range(column) -> str:
+def _values(column: Column) -> str:
+    if not column.is_ordered:
+        return column.rule
     return f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
 
 

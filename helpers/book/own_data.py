@@ -82,5 +82,5 @@ def digest(values: dict[str, Any]) -> str:
 def _files(values: dict[str, Any]) -> Iterator[Path]:
     """Each table, and its schema."""
     for name in names(values):
-        file = tables.find(name)
+        file = tables.found(name)
         yield from (file, tables.schema_beside(file))

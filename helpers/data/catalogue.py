@@ -4,32 +4,30 @@
 stands on its card (`helpers.data.sets`); reading, checking and downloading are left to the modules beside it.
 """
 
-import inspect
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from helpers import paths
-from helpers.checks import check_choice
-from helpers.data import benchmark, builtin, files, public, sets, tables
+from helpers.data import files, images, loaders, sets, tables
 from helpers.data.dataset import Dataset
 
-_LOADERS = {
-    "gaussian_mixture": builtin.gaussian_mixture,
-    "breast_cancer": builtin.breast_cancer,
-    "digits": builtin.digits,
-    "wine": builtin.wine,
-    **{name: partial(benchmark.load_benchmark, name) for name in sets.BENCHMARK},
-    "adult": public.adult,
-    "kddcup99": public.kddcup99,
-    "electricity": public.electricity,
-    "madelon": public.madelon,
-    "ham10000": public.ham10000,
+_LOADERS: dict[str, Callable[..., Dataset]] = {
+    "gaussian_mixture": loaders.gaussian_mixture,
+    **{name: partial(loaders.bundled, name) for name in ("breast_cancer", "digits", "wine")},
+    **{name: partial(loaders.benchmark, name) for name in sets.BENCHMARK},
+    "adult": loaders.adult,
+    "kddcup99": loaders.kddcup99,
+    "electricity": loaders.electricity,
+    "madelon": loaders.madelon,
+    "ham10000": images.ham10000,
 }
 
 
-def load(name: str, **options: Any) -> Dataset:
+def load(name: str | Path, **options: Any) -> Dataset:
     """Load a data set by name.
 
     The files are taken from `$DPBOOK_DATA`, from `../shared/data` beside the project or from the user's cache,
@@ -42,15 +40,15 @@ def load(name: str, **options: Any) -> Dataset:
         A name of `available()`, or the path of a CSV or Parquet file of your own (`helpers.data.tables`), which is
         also looked for in `$DPBOOK_DATA`.
     **options
-        `schema` for a file, the path of its public schema (left out, `my.schema.yaml` beside `my.csv`). Otherwise
-        what the set offers: `incomplete` for adult, `target` for kddcup99, `positive` for ham10000, `ratio` and `seed`
-        (and `digit`) for the bundled sets, `n`, `d`, `minority`, `distance`, `sd` and `seed` for gaussian_mixture.
+        What the set offers: `incomplete` for adult, `n` and `seed` for gaussian_mixture.
 
     Raises
     ------
     ValueError
-        Unknown name (the message lists the names and the closest one), unknown option or a value out of range; of a
-        file, that it or its schema cannot be used.
+        Unknown name (the message lists the names and the closest one) or an option out of range; of a file, that it or
+        its schema cannot be used.
+    TypeError
+        An option that the set does not have.
     DatasetUnavailable
         No folder has the files and they cannot be fetched; raised within a few seconds when there is no network.
     ChecksumMismatch
@@ -62,17 +60,11 @@ def load(name: str, **options: Any) -> Dataset:
     (200, 2)
     """
     if tables.is_table(name):
-        loader = partial(tables.load, name)
-    else:
-        sets.file(name)  # a name that is unknown is refused with the closest one
-        loader = _LOADERS[name]
-    allowed = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        check_choice(f"option of {name!r}", option, allowed or ("(none)",))
-    return loader(**options)
+        return tables.load(name, **options)
+    return _LOADERS[sets.file(name).stem](**options)  # a name that is unknown is refused with the closest one
 
 
-def is_available(name: str) -> bool:
+def is_available(name: str | Path) -> bool:
     """Whether a data set can be loaded without a network; no data file is opened.
 
     Files count where `load` looks for them. A table that scikit-learn's fetcher keeps in the user's cache counts too.
@@ -104,16 +96,18 @@ def available() -> pd.DataFrame:
     >>> available().set_index("name").loc["mammography", ["n", "features", "imbalance_ratio"]].astype(float).tolist()
     [11183.0, 6.0, 42.0]
     """
-    rows = [
-        {
-            "name": card.name,
-            "n": card.n,
-            "features": card.n_features,
-            "classes": len(card.schema.class_names),
-            "imbalance_ratio": round(card.ratio, 1),
-            "where": (card.files and files.label(files.find(card.files))) or card.where,
-            "licence": card.schema.licence,
-        }
-        for card in map(sets.card, sets.NAMES)
-    ]
+    rows = []
+    for card in map(sets.card, sets.NAMES):
+        folder = files.find(card.files) if card.files else None
+        rows.append(
+            {
+                "name": card.name,
+                "n": card.n,
+                "features": card.n_features,
+                "classes": len(card.schema.class_names),
+                "imbalance_ratio": round(card.ratio, 1),
+                "where": card.where if folder is None else files.label(folder),
+                "licence": card.schema.licence,
+            }
+        )
     return pd.DataFrame(rows)

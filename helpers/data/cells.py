@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 # How to take the value out of a number. The built-in type is asked, not the cell, which may be of a derived class whose
 # own methods raise, or say another thing than pandas finds.
-_NUMBERS = {
+_NUMBERS: dict[type, Callable[[Any], int | float | complex]] = {
     float: float.__float__,
     int: int.__int__,
     complex: complex.__complex__,
@@ -84,7 +84,7 @@ def _of_value(number: int | float | complex) -> str:
     try:
         value = complex(number)
     except OverflowError:  # a whole number beyond the largest double
-        return "inf" if number > 0 else "-inf"
+        return "-inf" if isinstance(number, int) and number < 0 else "inf"
     # A complex number that is real may have been cast because of another cell.
     return _of_double(value.real) if value.imag == 0 else ""
 

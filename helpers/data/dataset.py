@@ -1,20 +1,20 @@
 """The one shape in which every data set of the book arrives, and what is done to it before a method sees it.
 
 A `Dataset` holds read-only arrays together with the bounds that may be called public and the reason why. Taking rows,
-splitting and mapping into the unit ball return new objects that share no writable memory with the old one. Where the
-records come from is left to the other modules of this package; what is private about them is left to `helpers.privacy`.
+splitting, keeping equal rows together and mapping into the unit ball return new objects that share no writable memory
+with the old one. Where the records come from is left to the other modules of this package; what is private about them
+is left to `helpers.privacy`.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from helpers.checks import check_integer, check_real
@@ -24,9 +24,9 @@ _SHRINK = 1 - 1e-12
 _MAX_FOLDS = 20
 
 
-def _read_only(array: Any, dtype: Any = None) -> np.ndarray:
+def read_only(values: ArrayLike, dtype: DTypeLike | None = None) -> NDArray:
     """The array itself when nobody can write to it, otherwise a read-only copy."""
-    array = np.asarray(array, dtype=dtype)
+    array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
         array = array.copy()
         array.flags.writeable = False
@@ -51,13 +51,10 @@ class Dataset:
         Lower and upper bound of every feature, written down in the code and never computed from the records.
     bounds_basis : str
         Why the bounds may be called public, or that they are an assumption.
-    source, licence : str
     class_names : tuple of str
         Names of the codes 0, 1, ...
     groups : array of shape (n,) or None
         Records that belong to one person or lesion share a group.
-    partition : array of shape (n,) or None
-        The publisher's own split ("train", "val", "test") where there is one.
 
     Raises
     ------
@@ -69,48 +66,37 @@ class Dataset:
     """
 
     name: str
-    X: np.ndarray
-    y: np.ndarray
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
     feature_names: tuple[str, ...]
-    bounds: np.ndarray | None = None
+    bounds: NDArray[np.float64] | None = None
     bounds_basis: str = "none declared"
-    source: str = ""
-    licence: str = ""
     class_names: tuple[str, ...] = ("majority", "minority")
-    groups: np.ndarray | None = None
-    partition: np.ndarray | None = None
+    groups: NDArray | None = None
 
     def __post_init__(self) -> None:
-        fields = {"X": _read_only(self.X, np.float64), "y": _read_only(self.y, np.int64)}
-        for optional, dtype in (("bounds", np.float64), ("groups", None), ("partition", None)):
-            value = getattr(self, optional)
-            fields[optional] = None if value is None else _read_only(value, dtype)
-        fields["feature_names"] = tuple(map(str, self.feature_names))
-        fields["class_names"] = tuple(map(str, self.class_names))
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
-        self._check()
-
-    def _check(self) -> None:
+        for field, dtype in (("X", np.float64), ("y", np.int64), ("bounds", np.float64), ("groups", None)):
+            value = getattr(self, field)
+            object.__setattr__(self, field, None if value is None else read_only(value, dtype))
+        for field in ("feature_names", "class_names"):
+            object.__setattr__(self, field, tuple(map(str, getattr(self, field))))
         if self.X.ndim != 2:
             raise ValueError(f"X must be an array of shape (n, d), got shape {self.X.shape}")
-        for field in ("y", "groups", "partition"):
+        shapes = {"y": (self.n,), "groups": (self.n,), "bounds": (self.n_features, 2)}
+        for field, shape in shapes.items():
             value = getattr(self, field)
-            if value is not None and value.shape != (self.n,):
-                raise ValueError(f"{field} must be an array of shape ({self.n},), got shape {value.shape}")
+            if value is not None and value.shape != shape:
+                raise ValueError(f"{field} must be an array of shape {shape}, got shape {value.shape}")
         if len(self.feature_names) != self.n_features:
             raise ValueError(f"feature_names must be {self.n_features} names, got {len(self.feature_names)}")
         if not np.isfinite(self.X).all():
             raise ValueError(f"X must be finite, got NaN or infinite values in {self.name!r}")
-        if self.n and not (self.y.min() >= 0 and self.y.max() < len(self.class_names)):
+        if not np.isin(self.y, range(len(self.class_names))).all():
             raise ValueError(f"y must be codes of {self.class_names}, got codes {np.unique(self.y).tolist()}")
-        if self.bounds is not None:
-            if self.bounds.shape != (self.n_features, 2):
-                raise ValueError(
-                    f"bounds must be an array of shape ({self.n_features}, 2), got shape {self.bounds.shape}"
-                )
-            if not (np.isfinite(self.bounds).all() and (self.bounds[:, 0] <= self.bounds[:, 1]).all()):
-                raise ValueError("bounds must be finite with lower <= upper in every row")
+        if self.bounds is not None and not (
+            np.isfinite(self.bounds).all() and (self.bounds[:, 0] <= self.bounds[:, 1]).all()
+        ):
+            raise ValueError("bounds must be finite with lower <= upper in every row")
 
     def __repr__(self) -> str:
         counts = tuple(self.counts.tolist())
@@ -127,43 +113,39 @@ class Dataset:
         return self.X.shape[1]
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> NDArray[np.intp]:
         """Records per class, shape (number of classes,)."""
         return np.bincount(self.y, minlength=len(self.class_names))
 
     @property
     def imbalance_ratio(self) -> float:
         """n0/n1 for two classes, largest over smallest class otherwise; infinite when the denominator is empty."""
-        counts = self.counts
-        above, below = (counts[0], counts[1]) if counts.size == 2 else (counts.max(), counts.min())
-        return float(above / below) if below else math.inf
+        return imbalance_ratio(self.counts.tolist())
 
     @cached_property
     def n_repeated(self) -> int:
         """Records whose X occurred in an earlier row."""
         return int(pd.DataFrame(self.X).duplicated().sum())
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "Dataset":
-        """The records at `rows` (integer positions, repeats allowed), in that order.
+    def take(self, rows: Sequence[int] | NDArray) -> "Dataset":
+        """The records at `rows` (positions, repeats allowed, or a mask), in that order.
 
         >>> Dataset("toy", [[0.0], [1.0], [2.0]], [0, 0, 1], ("x",)).take([2, 0]).X.ravel().tolist()
         [2.0, 0.0]
         """
-        rows = np.asarray(rows)
-        if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
-            raise ValueError(f"rows must be a one-dimensional array of integers, got {rows.dtype} {rows.shape}")
-        rows = rows.astype(np.intp)
-        per_record = {
-            field: value[rows]
-            for field in ("X", "y", "groups", "partition")
-            if (value := getattr(self, field)) is not None
-        }
-        for array in per_record.values():
-            array.flags.writeable = False
-        return replace(self, **per_record)
+        X = self.X[rows]
+        X.flags.writeable = False  # nobody else holds it, so that it need not be copied once more
+        return replace(self, X=X, y=self.y[rows], groups=None if self.groups is None else self.groups[rows])
 
 
-def into_ball(X: np.ndarray, bounds: np.ndarray, *, radius: float = 1.0) -> np.ndarray:
+def imbalance_ratio(counts: Sequence[int]) -> float:
+    """n0/n1 for two classes, largest over smallest class otherwise; infinite when the denominator is empty."""
+    # Of two classes the second is the minority, even in sets that are balanced.
+    above, below = counts if len(counts) == 2 else (max(counts), min(counts))
+    return above / below if below else math.inf
+
+
+def into_ball(X: NDArray, bounds: NDArray, *, radius: float = 1.0) -> NDArray[np.float64]:
     """The box of public bounds mapped onto [-1, 1]^d radius / sqrt(d): every row has Euclidean norm at most `radius`.
 
     Values outside the box are clipped to it first. The map looks at one record at a time and at nothing but the
@@ -215,10 +197,6 @@ def unit_ball(dataset: Dataset) -> Dataset:
     )
 
 
-def _minority_size(n: int, ratio: float) -> int:
-    return math.floor(n / (1 + ratio) + 0.5)
-
-
 def subsample(dataset: Dataset, n: int, ratio: float, rng: np.random.Generator) -> Dataset:
     """Draw `n` records without replacement with imbalance ratio n0/n1 = `ratio`, in random order.
 
@@ -237,7 +215,7 @@ def subsample(dataset: Dataset, n: int, ratio: float, rng: np.random.Generator) 
     ------
     ValueError
         Bad arguments, more than two classes, a class that would get no record, or a class with too few records; the
-        message then says how many are needed, how many there are, and the largest feasible n at this ratio.
+        message then says how many are needed and how many there are.
 
     >>> toy = Dataset("toy", np.arange(10.0)[:, None], [0] * 8 + [1] * 2, ("x",))
     >>> subsample(toy, n=5, ratio=4, rng=np.random.default_rng(0)).counts.tolist()
@@ -249,29 +227,17 @@ def subsample(dataset: Dataset, n: int, ratio: float, rng: np.random.Generator) 
         raise ValueError(f"rng must be a numpy.random.Generator, got {rng!r}")
     if len(dataset.class_names) != 2:
         raise ValueError(f"dataset must have two classes, got {len(dataset.class_names)} in {dataset.name!r}")
-    needed = {1: _minority_size(n, ratio)}
-    needed[0] = n - needed[1]
-    if min(needed.values()) < 1:
+    n_minority = math.floor(n / (1 + ratio) + 0.5)
+    needed = (n - n_minority, n_minority)
+    if min(needed) < 1:
         raise ValueError(f"ratio must leave both classes a record, got ratio {ratio:g} with n = {n}")
-    for label, role in ((1, "minority"), (0, "majority")):
-        if needed[label] > dataset.counts[label]:
+    for role, wanted, present in zip(("majority", "minority"), needed, dataset.counts, strict=True):
+        if wanted > present:
             raise ValueError(
-                f"n = {n} at ratio {ratio:g} needs {needed[label]} {role} records and {dataset.name!r} has "
-                f"{dataset.counts[label]}; the largest feasible n at this ratio is {_largest_n(dataset, ratio)}"
+                f"n = {n} at ratio {ratio:g} needs {wanted} {role} records and {dataset.name!r} has {present}"
             )
     drawn = [rng.choice(np.flatnonzero(dataset.y == label), needed[label], replace=False) for label in (0, 1)]
     return dataset.take(rng.permutation(np.concatenate(drawn)))
-
-
-def _largest_n(dataset: Dataset, ratio: float) -> int:
-    n0, n1 = dataset.counts.tolist()
-
-    def too_large(n: int) -> bool:
-        minority = _minority_size(n, ratio)
-        return minority > n1 or n - minority > n0
-
-    # Both class sizes grow with n, so the sizes that are too large form an upper tail.
-    return bisect_right(range(n0 + n1 + 1), False, key=too_large) - 1
 
 
 def split(dataset: Dataset, test_size: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -318,3 +284,29 @@ def split(dataset: Dataset, test_size: float, seed: int) -> tuple[Dataset, Datas
         dataset.take(np.sort(np.concatenate(parts[share.numerator :]))),
         dataset.take(np.sort(np.concatenate(parts[: share.numerator]))),
     )
+
+
+def group_repeats(dataset: Dataset) -> Dataset:
+    """The same records with equal rows as groups, so that `split` has them all on one side.
+
+    In mammography 3,335 rows repeat an earlier one. A random split puts such rows on both sides, and a model is then
+    tested on records that it has learnt from.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Without groups of its own. Rows are equal if all features are; labels may differ.
+
+    Raises
+    ------
+    ValueError
+        The data set has groups.
+
+    >>> toy = Dataset("toy", np.repeat(np.arange(8.0), 3)[:, None], np.repeat([0, 1], 12), ("x",))
+    >>> train, test = split(group_repeats(toy), test_size=0.5, seed=0)
+    >>> set(train.X[:, 0]) & set(test.X[:, 0])
+    set()
+    """
+    if dataset.groups is not None:
+        raise ValueError(f"dataset must have no groups yet, got {dataset.name!r} with {len(set(dataset.groups))}")
+    return replace(dataset, groups=np.unique(dataset.X, axis=0, return_inverse=True)[1])

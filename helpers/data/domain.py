@@ -1,13 +1,14 @@
-"""The public schema of a table: what its columns may hold, written down before anybody looks at the records.
+"""How records are counted: each attribute as one of finitely many codes, all of them public.
 
-A `Domain` turns records into integer codes and codes back into records: intervals are cut into bins, categories are
-numbered, and the columns of a one-hot block are one attribute again. Everything in it has to be public. It never looks
-at records itself; building one from private records, with noise, is left to `helpers.synthesis`.
+A `Schema` says what the cells of a file may hold and makes numbers of them (`helpers.data.schema`); a `Domain` turns
+such numbers into codes and codes back into records: intervals are cut into bins, categories are numbered, and the
+columns of a one-hot block are one attribute again. It never looks at records itself; building one from private records,
+with noise, is left to `helpers.synthesis`.
 """
 
 import io
 import pickle
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,6 +24,7 @@ _MOST_BINS = 10**6
 _MOST_CELLS = 10**8
 
 
+@dataclass(frozen=True)
 class _PickledByContent:
     """Equal objects have equal pickles, which the noise of a seeded fit is keyed by.
 
@@ -30,7 +32,7 @@ class _PickledByContent:
     pickler leaves that out. The types of levels and labels count: they are those of the samples.
     """
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         content = io.BytesIO()
         pickler = pickle.Pickler(content, protocol=4)
         pickler.fast = True
@@ -73,11 +75,13 @@ class Attribute(_PickledByContent):
     edges: tuple[float, ...] = ()
     levels: tuple[Hashable, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         object.__setattr__(self, "columns", tuple(check_integer("columns", column, low=0) for column in self.columns))
         object.__setattr__(self, "edges", tuple(float(edge) + 0.0 for edge in self.edges))  # -0.0 becomes 0.0
-        object.__setattr__(self, "levels", tuple(_plain(level) for level in self.levels))
+        # Python's own values for NumPy's numbers and texts, so that equal levels have equal pickles.
+        plain = (level.item() if isinstance(level, np.generic) else level for level in self.levels)
+        object.__setattr__(self, "levels", tuple(plain))
         if self.kind in ("real", "integer"):
             edges = np.asarray(self.edges, dtype=float)
             if edges.size < 2 or not np.isfinite(edges).all() or (edges.size > 2 and not (np.diff(edges) > 0).all()):
@@ -180,11 +184,11 @@ class Domain(_PickledByContent):
     ([3.3, 0.5], ['yes', 'no'])
     """
 
-    attributes: tuple[Attribute, ...]
-    classes: tuple[Hashable, ...] = (0, 1)
+    attributes: Sequence[Attribute]
+    classes: Sequence[Hashable] = (0, 1)
     basis: str = "none declared"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "classes", check_labels(self.classes))
         columns = sorted(column for attribute in self.attributes for column in attribute.columns)
@@ -212,9 +216,7 @@ class Domain(_PickledByContent):
         return cls(attributes, classes, basis)
 
     @classmethod
-    def from_dataset(
-        cls, dataset: Dataset, *, n_bins: int | Mapping[str, int] = 16, integers: Collection[str] = ()
-    ) -> "Domain":
+    def from_dataset(cls, dataset: Dataset, *, n_bins: int = 16) -> "Domain":
         """The domain of a data set of this package, from its declared bounds and names alone.
 
         Columns called `attribute=level` become one attribute; one that is alone is 0 or 1.
@@ -223,20 +225,16 @@ class Domain(_PickledByContent):
         ----------
         dataset : Dataset
             With bounds; its records are not looked at.
-        n_bins : int or dict
-            Bins of a real attribute, and the most of an integer one; one number, or one for each name.
-        integers : collection of str
-            Names of features that hold whole numbers.
+        n_bins : int
+            Bins of a real attribute.
 
         Raises
         ------
         ValueError
-            No bounds, or a name in `integers` that is not a feature's.
+            No bounds.
         """
         if dataset.bounds is None:
             raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
-        if unknown := set(integers) - set(dataset.feature_names):
-            raise ValueError(f"integers must be names of features, got {sorted(unknown)!r}")
         blocks: dict[str, list[int]] = {}  # columns called `attribute=level` together, all others alone
         for column, name in enumerate(dataset.feature_names):
             blocks.setdefault(name.partition("=")[0], []).append(column)
@@ -249,22 +247,13 @@ class Domain(_PickledByContent):
             elif name != feature:  # one level of two
                 attributes.append(Attribute.integer(feature, columns[0], 0, 1))
             else:
-                most = n_bins[name] if isinstance(n_bins, Mapping) else n_bins
-                if name in integers:
-                    attributes.append(Attribute.integer(name, columns[0], round(low), round(high), n_bins=most))
-                else:
-                    attributes.append(Attribute.real(name, columns[0], low, high, n_bins=most))
+                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of codes of each attribute, and of the label, which is last."""
         return (*(attribute.size for attribute in self.attributes), len(self.classes))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the attributes, and "label"."""
-        return (*(attribute.name for attribute in self.attributes), "label")
 
     @property
     def n_features(self) -> int:
@@ -308,7 +297,7 @@ class Domain(_PickledByContent):
         return X, np.array(self.classes)[codes[:, -1]]
 
 
-def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+def check_labels(classes: Any) -> tuple[Hashable, ...]:
     """Sorted labels of a public set of classes, as Python's own values.
 
     Raises
@@ -319,7 +308,7 @@ def check_labels(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     >>> check_labels(["yes", "no"])
     ('no', 'yes')
     """
-    kinds = {np.asarray(label).dtype.kind for label in classes} if np.ndim(classes) == 1 else set()
+    kinds = {np.asarray(label).dtype.kind for label in np.asarray(classes, dtype=object).flat}
     if len(kinds) > 1 and not kinds <= set("biuf"):
         raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
     return tuple(check_classes(classes).tolist())
@@ -331,8 +320,3 @@ def _numbers(cells: NDArray) -> NDArray[np.float64]:
         return cells.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None
-
-
-def _plain(value: Hashable) -> Hashable:
-    """Python's own value for a number of NumPy's, so that it is the same content."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -11,7 +11,7 @@ import tarfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import requests
+from numpy.typing import NDArray
 
 from helpers import paths
 
@@ -39,12 +40,10 @@ class DatasetUnavailable(RuntimeError):
     """The data set is not on this machine and cannot be fetched now; the message names the ways to get it."""
 
     def __init__(self, name: str, files: Mapping[str, str | None], publisher: str, reason: str) -> None:
-        self.name = name
         self.reason = reason
-        wanted = ", ".join(files)
         super().__init__(
             f"data set {name!r} is not on this machine ({reason}). Three ways to get it: "
-            f"(1) set the environment variable DPBOOK_DATA to a folder that holds {wanted}; "
+            f"(1) set the environment variable DPBOOK_DATA to a folder that holds {', '.join(files)}; "
             f"(2) place such a folder at ../shared/data beside the project, or its files in the cache folder "
             f"($XDG_CACHE_HOME/dpbook or ~/.cache/dpbook); (3) {publisher}"
         )
@@ -104,10 +103,8 @@ def find_verified(files: Mapping[str, str | None]) -> Path | None:
     return folder
 
 
-def label(folder: Path | None) -> str | None:
+def label(folder: Path) -> str:
     """A name for a data folder that does not show a machine's paths: "DPBOOK_DATA", "cache" or "shared"."""
-    if folder is None:
-        return None
     override = os.environ.get("DPBOOK_DATA")
     if override and folder == Path(override).expanduser():
         return "DPBOOK_DATA"
@@ -117,27 +114,27 @@ def label(folder: Path | None) -> str | None:
 # -------------------------------------------------------------------------------------------------------- downloads
 
 
-def _probe(url: str, outcome: list[Exception]) -> None:
-    try:
-        urlopen(Request(url, method="HEAD"), timeout=PROBE_SECONDS).close()
-    except HTTPError:
-        pass  # the host answered, which is all that is asked
-    except (OSError, HTTPException) as error:
-        outcome.append(error)
-
-
 def _offline_reason(url: str) -> str | None:
     """Why the publisher cannot be reached, or None.
 
     The probe runs in a thread because a name look-up has no timeout of its own and can take half a minute offline.
     """
-    outcome: list[Exception] = []
-    probe = threading.Thread(target=_probe, args=(url, outcome), daemon=True)
+    found: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            urlopen(Request(url, method="HEAD"), timeout=PROBE_SECONDS).close()
+        except HTTPError:
+            pass  # the host answered, which is all that is asked
+        except (OSError, HTTPException) as error:
+            found.append(error)
+
+    probe = threading.Thread(target=ask, daemon=True)
     probe.start()
     probe.join(PROBE_SECONDS + 1)
     if probe.is_alive():
         return f"no answer from {url} within {PROBE_SECONDS:g} seconds"
-    return f"no connection to {url}: {outcome[0]}" if outcome else None
+    return f"no connection to {url}: {found[0]}" if found else None
 
 
 def fetch(
@@ -198,8 +195,8 @@ def retrieve(url: str, relative: str, *, sha256: str | None, max_bytes: int) -> 
     return target
 
 
-def extract_member(archive: Path, member: str, target: Path, *, max_bytes: int) -> None:
-    """Take one plain file out of a tar archive, by its base name and wherever it lies; nothing else is unpacked.
+def extract_member(archive: Path, target: Path, *, max_bytes: int) -> None:
+    """Take the plain file of the target's name out of a tar archive, wherever it lies; nothing else is unpacked.
 
     Raises
     ------
@@ -209,22 +206,33 @@ def extract_member(archive: Path, member: str, target: Path, *, max_bytes: int) 
     try:
         with tarfile.open(archive) as tar:
             for info in tar:
-                if Path(info.name).name == member and info.isfile():
+                if Path(info.name).name == target.name and info.isfile() and (content := tar.extractfile(info)):
                     if info.size > max_bytes:
-                        raise UnexpectedData(f"{member} takes {info.size:,} bytes, at most {max_bytes:,} were expected")
+                        raise UnexpectedData(
+                            f"{target.name} takes {info.size:,} bytes, at most {max_bytes:,} were expected"
+                        )
                     part = target.with_name(target.name + ".part")
-                    part.write_bytes(tar.extractfile(info).read())
+                    part.write_bytes(content.read())
                     part.replace(target)
                     return
     except (tarfile.TarError, EOFError) as error:
         raise UnexpectedData(f"{archive.name} cannot be read: {error}") from error
-    raise UnexpectedData(f"{archive.name} has no file {member!r}")
+    raise UnexpectedData(f"{archive.name} has no file {target.name!r}")
+
+
+def save_whole(file: Path, array: NDArray) -> None:
+    """Write an .npy file that appears under its name only when it is complete."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with open(part, "wb") as target:
+        np.save(target, array, allow_pickle=False)
+    part.replace(file)
 
 
 # ------------------------------------------------------------------------------------------- what the files hold
 
 
-def read_npz(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def read_npz(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray]:
     """Numeric arrays of stated shapes; headers and sizes are compared with them before anything is unpacked.
 
     Raises
@@ -252,24 +260,3 @@ def _check_npy(archive: zipfile.ZipFile, key: str, shape: tuple[int, ...], name:
         raise UnexpectedData(f"{name} must hold numbers of shape {shape} as {key!r}, got {dtype} of shape {found}")
     if archive.getinfo(f"{key}.npy").file_size != size:
         raise UnexpectedData(f"{name} states another size of {key!r} than its shape {shape} needs")
-
-
-def expect(name: str, *, rows: tuple[int, int], labels: tuple[Collection[Any], Collection[Any]]) -> None:
-    """Refuse data of another size or label set than described, where no checksum can tell.
-
-    Parameters
-    ----------
-    rows, labels : pair
-        What was found, and what is described.
-
-    Raises
-    ------
-    UnexpectedData
-
-    >>> expect("toy", rows=(3, 3), labels=(["a", "b"], {"a", "b"}))
-    """
-    if rows[0] != rows[1]:
-        raise UnexpectedData(f"data set {name!r} must have {rows[1]:,} records, got {rows[0]:,}")
-    if set(labels[0]) != set(labels[1]):
-        wanted = sorted(labels[1], key=str)
-        raise UnexpectedData(f"labels of {name!r} must be {wanted}, got {len(set(labels[0]))} values, not these")

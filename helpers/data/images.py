@@ -1,37 +1,39 @@
-"""Image data sets as bytes: pictures, labels, the groups that must stay together, and the publisher's split.
+"""HAM10000 as pictures, and as rows of numbers like every other data set.
 
-`load_images` gives the same pictures on every machine that has the files, in the row order of `load`. Pixels stay 8-bit
-integers; a model scales them by public constants of its own. Whether the record of a privacy claim is an image or a
-lesion is left to the caller, and so is every use of age and sex, which belong to a person.
+`load_images` gives the same pictures on every machine that has the files: bytes, with labels, the groups that must stay
+together and the publisher's split. A model scales pixels by public constants of its own. Whether the record of a
+privacy claim is an image or a lesion is left to the caller, and so is every use of age and sex, which belong to a
+person.
 """
 
 import hashlib
 import io
-import os
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import PIL
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.model_selection import StratifiedGroupKFold
 
 from helpers import paths
-from helpers.checks import check_choice, check_integer
+from helpers.checks import check_choice
 from helpers.data import files
-from helpers.data.dataset import _read_only
-from helpers.data.public import ham10000_metadata
+from helpers.data.dataset import Dataset, read_only
 from helpers.data.sets import card
 
 SIDES = (28, 64)
 MALIGNANT = ("akiec", "bcc", "mel")
+"""Classes that have to be found. Melanoma and basal cell carcinoma are malignant; actinic keratosis and Bowen's disease
+(akiec) are carcinoma in situ, which the data set's authors describe as precursors that may become invasive, and which
+are treated (Tschandl, Rosendahl and Kittler 2018, description of the diagnoses)."""
 HAM10000_ARCHIVE = {
     "ham10000/HAM10000_images_200x150.zip": "0a9697de01502a6ce48fec872050353f86b9a1abc6b14ac8cad363d6cea571a0"
 }
-_PARTS = {"train": 7007, "val": 1003, "test": 2005}
+_PARTS = {"train": 7007, "val": 1003, "test": 2005}  # of the publisher's split, in the order of the rows
 _MEMBER_BYTES = 2**20  # the largest of the 10,015 JPEG files has 20 kB
 
 
@@ -39,7 +41,7 @@ _MEMBER_BYTES = 2**20  # the largest of the 10,015 JPEG files has 20 kB
 class ImageDataset:
     """Square colour images with labels; all arrays are read-only.
 
-    Parameters
+    Attributes
     ----------
     name : str
     images : array of shape (n, side, side, 3), uint8
@@ -51,62 +53,25 @@ class ImageDataset:
         Codes of the lesions: images of one lesion share a code.
     partition : array of shape (n,)
         The publisher's own split: "train", "val" or "test". It may share groups between its parts.
-    age : array of shape (n,), float64
-        Years, NaN where unknown. Not public.
-    sex : array of shape (n,)
-        "female", "male" or "unknown". Not public.
-    source, licence : str
-    public : str
-        What may be called public, and why.
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, images that are not bytes, labels that are not codes of `class_names`.
     """
 
     name: str
-    images: np.ndarray
-    y: np.ndarray
+    images: NDArray[np.uint8]
+    y: NDArray[np.int64]
     class_names: tuple[str, ...]
-    groups: np.ndarray
-    partition: np.ndarray
-    age: np.ndarray
-    sex: np.ndarray
-    source: str = ""
-    licence: str = ""
-    public: str = "none declared"
+    groups: NDArray[np.int64]
+    partition: NDArray[np.str_]
 
     def __post_init__(self) -> None:
-        types = {"images": None, "y": np.int64, "groups": np.int64, "partition": None, "age": np.float64, "sex": None}
-        for field, dtype in types.items():
-            object.__setattr__(self, field, _read_only(getattr(self, field), dtype))
-        object.__setattr__(self, "class_names", tuple(map(str, self.class_names)))
-        shape = self.images.shape
-        if self.images.dtype != np.uint8 or len(shape) != 4 or shape[1] != shape[2] or shape[3] != 3:
-            raise ValueError(f"images must be bytes (n, side, side, 3), got {self.images.dtype} of shape {shape}")
-        for field in list(types)[1:]:
-            if getattr(self, field).shape != shape[:1]:
-                raise ValueError(f"{field} must have shape {shape[:1]}, got {getattr(self, field).shape}")
-        if self.n and not (self.y.min() >= 0 and self.y.max() < len(self.class_names)):
-            raise ValueError(f"y must be codes of {self.class_names}, got codes {np.unique(self.y).tolist()}")
+        for field in ("images", "y", "groups", "partition"):
+            object.__setattr__(self, field, read_only(getattr(self, field)))
 
     def __repr__(self) -> str:
-        counts = tuple(self.counts.tolist())
-        return f"ImageDataset({self.name!r}, n={self.n}, side={self.side}, counts={counts})"
+        n, side, counts = *self.images.shape[:2], tuple(self.counts.tolist())
+        return f"ImageDataset({self.name!r}, n={n}, side={side}, counts={counts})"
 
     @property
-    def n(self) -> int:
-        """Number of images."""
-        return len(self.images)
-
-    @property
-    def side(self) -> int:
-        """Pixels a side."""
-        return self.images.shape[1]
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> NDArray[np.intp]:
         """Images per class, shape (number of classes,)."""
         return np.bincount(self.y, minlength=len(self.class_names))
 
@@ -121,38 +86,7 @@ class ImageDataset:
         check_choice("part", part, tuple(np.unique(self.partition).tolist()))
         return np.flatnonzero(self.partition == part)
 
-    def take(self, rows: Sequence[int] | NDArray) -> "ImageDataset":
-        """The images at `rows` (integer positions, repeats allowed), in that order.
-
-        Raises
-        ------
-        ValueError
-            `rows` are no vector of integers.
-        """
-        rows = np.asarray(rows)
-        if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
-            raise ValueError(f"rows must be a one-dimensional array of integers, got {rows.dtype} {rows.shape}")
-        per_image = ("images", "y", "groups", "partition", "age", "sex")
-        return replace(self, **{field: getattr(self, field)[rows.astype(np.intp)] for field in per_image})
-
-    def positive(self, names: Sequence[str] = MALIGNANT) -> NDArray[np.int64]:
-        """Labels (n,) of a binary task: 1 for the named classes; by default the malignant ones of HAM10000.
-
-        Melanoma and basal cell carcinoma are malignant; actinic keratosis and Bowen's disease (akiec) are carcinoma in
-        situ, which the data set's authors describe as precursors that may become invasive, and which are treated.
-
-        Raises
-        ------
-        ValueError
-            A name that is no class.
-
-        Source: Tschandl, Rosendahl and Kittler 2018, description of the diagnoses.
-        """
-        for name in names:
-            check_choice("names", name, self.class_names)
-        return np.isin(self.y, [self.class_names.index(name) for name in names]).astype(np.int64)
-
-    def shared(self, part: str = "test", other: str = "train") -> NDArray[np.bool_]:
+    def shared(self, part: str, other: str) -> NDArray[np.bool_]:
         """Which images of `part` (in its row order) show a group that `other` shows too.
 
         Raises
@@ -161,32 +95,6 @@ class ImageDataset:
             The split has no such part.
         """
         return np.isin(self.groups[self.rows(part)], self.groups[self.rows(other)])
-
-
-def lesion_folds(dataset: ImageDataset, n_splits: int, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of training and test positions: each image is in one test part, no group on both sides.
-
-    Classes are kept in proportion as far as the groups allow. The folds depend on all labels and groups: they prepare
-    an experiment and are no part of a private method.
-
-    Parameters
-    ----------
-    n_splits : int
-        At least 2.
-    seed : int
-        Of the shuffle.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or there are fewer groups than folds.
-    """
-    n_splits = check_integer("n_splits", n_splits, low=2)
-    seed = check_integer("seed", seed, low=0, high=2**32 - 1)
-    if (n_groups := len(np.unique(dataset.groups))) < n_splits:
-        raise ValueError(f"n_splits must be at most the number of groups, {n_groups}, got {n_splits}")
-    folds = StratifiedGroupKFold(n_splits=n_splits, shuffle=True, random_state=seed)
-    return list(folds.split(dataset.y, dataset.y, dataset.groups))
 
 
 def load_images(name: str, *, side: int = 28) -> ImageDataset:
@@ -215,27 +123,68 @@ def load_images(name: str, *, side: int = 28) -> ImageDataset:
     """
     check_choice("name", name, ("ham10000",))
     check_choice("side", side, SIDES)
-    known, told = card(name).schema, ham10000_metadata()  # checks the files' sums
+    known, told = card(name).schema, ham10000_metadata()
     images = _small_images() if side == 28 else _resized_images(told["image_id"].to_numpy(str), side)
     return ImageDataset(
         name=name,
         images=images,
-        y=told["dx"].map(known.class_names.index).to_numpy(),
+        y=told["dx"].map(known.class_names.index).to_numpy(np.int64),
         class_names=known.class_names,
         groups=np.unique(told["lesion_id"].to_numpy(str), return_inverse=True)[1],
         partition=np.repeat(list(_PARTS), list(_PARTS.values())),
-        age=told["age"].to_numpy(),
-        sex=told["sex"].to_numpy(str),
-        source=known.source,
-        licence=known.licence,
-        public="names of the classes and the range 0..255 of a pixel, by construction; nothing else",
     )
 
 
+def ham10000() -> Dataset:
+    """HAM10000 dermatoscopic images at DermaMNIST's size: 10,015 x 2,352 pixel values in [0, 1].
+
+    A row is an image 28 x 28 x 3 in C order (`X.reshape(-1, 28, 28, 3)`). `groups` are the 7,470 lesions: one lesion
+    has up to six images, so a record of a privacy claim may be an image or a lesion.
+    """
+    pictures = load_images("ham10000")
+    X = pictures.images.reshape(len(pictures.images), -1) / 255.0
+    return card("ham10000").schema.records(X, pictures.y, "ham10000", groups=pictures.groups)
+
+
+def ham10000_metadata() -> pd.DataFrame:
+    """What is known of each image, in the row order of `load("ham10000")`: 10,015 rows.
+
+    Returns
+    -------
+    DataFrame
+        Columns image_id, lesion_id, dx, dx_type, age (years, NaN where missing), sex and localization ("unknown" where
+        missing). Age and sex belong to a person: not public.
+
+    Raises
+    ------
+    DatasetUnavailable
+        The files are not to be found.
+
+    Source: Tschandl, Rosendahl and Kittler 2018.
+    """
+    folder = _folder(card("ham10000").files)
+    with np.load(folder / "ham10000/dermamnist.npz") as archive:
+        ids = np.concatenate([archive[f"{part}_ids"] for part in _PARTS])
+    table = pd.read_csv(folder / "ham10000/HAM10000_metadata.csv").set_index("image_id")
+    return table.loc[ids].rename_axis("image_id").reset_index()
+
+
+def _folder(wanted: Mapping[str, str | None]) -> Path:
+    """The folder that holds these files, which have been checked."""
+    folder = files.find_verified(wanted)
+    if folder is None:
+        advice = (
+            "get online and make the files, which no client fetches in this form, from the images and the table of "
+            "Harvard Dataverse doi:10.7910/DVN/DBW86T: pictures of 200 x 150 pixels, and their central squares, "
+            "bicubic to 28 x 28, split as in DermaMNIST"
+        )
+        raise files.DatasetUnavailable("ham10000", wanted, advice, "no folder holds its files")
+    return folder
+
+
 def _small_images() -> NDArray[np.uint8]:
-    relative = "ham10000/dermamnist.npz"
-    folder = files.find_verified(card("ham10000").files)
-    arrays = files.read_npz(folder / relative, {f"{part}_images": (n, 28, 28, 3) for part, n in _PARTS.items()})
+    shapes = {f"{part}_images": (n, 28, 28, 3) for part, n in _PARTS.items()}
+    arrays = files.read_npz(_folder(card("ham10000").files) / "ham10000/dermamnist.npz", shapes)
     return np.concatenate(list(arrays.values()))
 
 
@@ -247,20 +196,14 @@ def _resized_images(ids: NDArray[np.str_], side: int) -> NDArray[np.uint8]:
     if kept.is_file():
         images = np.load(kept, allow_pickle=False)
     else:
-        folder = files.find_verified(HAM10000_ARCHIVE)
-        if folder is None:
-            advice = (
-                "get online and make the archive, which no client fetches in this form: the images of Harvard "
-                "Dataverse doi:10.7910/DVN/DBW86T reduced to 200 x 150"
-            )
-            raise files.DatasetUnavailable("ham10000", HAM10000_ARCHIVE, advice, "no folder holds its files")
-        images = read_squares(folder / relative, ids, side)
-        save_whole(kept, images)
-    files.expect("ham10000", rows=(len(images), len(ids)), labels=(images.shape[1:], (side, side, 3)))
+        images = read_squares(_folder(HAM10000_ARCHIVE) / relative, ids, side)
+        files.save_whole(kept, images)
+    if images.shape != (len(ids), side, side, 3):
+        raise files.UnexpectedData(f"{kept.name} must hold {len(ids)} images of {side} pixels, got {images.shape}")
     return images
 
 
-def read_squares(archive: Path, ids: Sequence[str], side: int) -> NDArray[np.uint8]:
+def read_squares(archive: Path, ids: Sequence[str] | NDArray[np.str_], side: int) -> NDArray[np.uint8]:
     """The central squares of the archive's pictures `id.jpg`, resized by Pillow's bicubic filter: (n, side, side, 3).
 
     Raises
@@ -276,25 +219,11 @@ def read_squares(archive: Path, ids: Sequence[str], side: int) -> NDArray[np.uin
                 info = members[f"{picture}.jpg"]
                 if info.file_size > _MEMBER_BYTES:
                     raise files.UnexpectedData(f"{info.filename} takes {info.file_size:,} bytes, more than expected")
-                images[row] = _central_square(pictures.read(info), side)
+                with Image.open(io.BytesIO(pictures.read(info)), formats=["JPEG"]) as image:
+                    short = min(image.size)
+                    left, top = ((length - short) // 2 for length in image.size)
+                    square = image.convert("RGB").crop((left, top, left + short, top + short))
+                    images[row] = np.asarray(square.resize((side, side), Image.Resampling.BICUBIC))
     except (zipfile.BadZipFile, KeyError, OSError) as error:
         raise files.UnexpectedData(f"{archive.name} cannot be read: {error}") from error
     return images
-
-
-def _central_square(content: bytes, side: int) -> NDArray[np.uint8]:
-    with Image.open(io.BytesIO(content), formats=["JPEG"]) as picture:
-        width, height = picture.size
-        short = min(width, height)
-        left, top = (width - short) // 2, (height - short) // 2
-        square = picture.convert("RGB").crop((left, top, left + short, top + short))
-        return np.asarray(square.resize((side, side), Image.Resampling.BICUBIC))
-
-
-def save_whole(file: Path, array: NDArray) -> None:
-    """Write an .npy file that appears under its name only when it is complete."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{os.getpid()}.part")
-    with open(partial, "wb") as target:
-        np.save(target, array, allow_pickle=False)
-    os.replace(partial, file)

@@ -24,20 +24,20 @@ schema with marks is not read: a bound is public only if somebody says so. Readi
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
-from numpy.typing import ArrayLike, NDArray
+import yaml  # type: ignore[import-untyped]  # PyYAML carries no types
+from numpy.typing import NDArray
 
 from helpers.checks import check_choice
 from helpers.data import cells
 from helpers.data.dataset import Dataset
-from helpers.data.domain import Domain
+from helpers.data.domain import Attribute, Domain
 
 MARK = "!private-confirm-or-replace"
 """Stands before every entry of a proposal that was taken from records."""
@@ -84,20 +84,15 @@ class Column:
         return self.kind in ("real", "integer")
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of its columns of X, as `Domain.from_dataset` understands them."""
+    def features(self) -> dict[str, tuple[float, float]]:
+        """Names of its columns of X, as `Domain.from_dataset` understands them, and the bounds of each."""
         if self.is_ordered:
-            return (self.name, f"{MISSING} {self.name}=yes")[: 1 + self.missing]
+            indicator = {f"{MISSING} {self.name}=yes": (0.0, 1.0)} if self.missing else {}
+            return {self.name: (self.low, self.high)} | indicator
         if self.kind == "unbounded":
-            return (self.name,)
-        if self.kind == "boolean":
-            return (f"{self.name}={self.levels[1]}",)
-        return tuple(f"{self.name}={level}" for level in (*self.levels, *[MISSING] * self.missing))
-
-    @property
-    def bounds(self) -> list[tuple[float, float]]:
-        """Of each of its columns of X."""
-        return [(self.low, self.high) if self.is_ordered and j == 0 else (0.0, 1.0) for j in range(len(self.features))]
+            return {self.name: (-math.inf, math.inf)}
+        levels = self.levels[1:] if self.kind == "boolean" else (*self.levels, *[MISSING] * self.missing)
+        return {f"{self.name}={level}": (0.0, 1.0) for level in levels}
 
     @property
     def rule(self) -> str:
@@ -107,15 +102,19 @@ class Column:
         what = {"real": "a number", "integer": "a whole number"}.get(self.kind, f"one of {', '.join(self.levels)}")
         return what + (" or missing" if self.missing else "")
 
-    @property
-    def entry(self) -> dict[str, Any]:
-        """As it stands in a file, without what can be left out."""
-        known: dict[str, Any] = {"kind": self.kind}
-        if self.is_ordered:
-            known |= {key: cells.text(getattr(self, key)) for key in ("low", "high")}
-            known |= {"bins": str(self.bins)} if self.bins != _N_BINS else {}
-        known |= {"levels": list(self.levels)} if self.levels else {}
-        return known | ({"missing": "true"} if self.missing else {})
+    def attributes(self, first: int) -> list[Attribute]:
+        """The same for methods that count, where the first of its columns of X is column `first`."""
+        name, *others = self.features
+        if self.kind == "real":
+            own = Attribute.real(name, first, self.low, self.high, n_bins=self.bins)
+        elif self.kind == "integer":
+            own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
+        elif self.kind == "boolean":
+            own = Attribute.integer(name, first, 0, 1)
+        else:
+            levels = [feature.partition("=")[2] for feature in (name, *others)]
+            return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
+        return [own, *(Attribute.integer(indicator, first + 1, 0, 1) for indicator in others)]
 
     def encode(self, table: pd.DataFrame, missing_texts: tuple[str, ...], X: NDArray) -> NDArray[np.bool_]:
         """Write the column into its columns X (n, features), which are 0 so far; returns which cells break the rule.
@@ -219,6 +218,8 @@ class Schema:
         """As `read`, from the text of a file."""
         marked: list[str] = []
         try:
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
+                raise ValueError("schema must be YAML without aliases, which may stand for more than fits into memory")
             content = _plain(yaml.compose(text, yaml.BaseLoader), "", marked)
         except yaml.MarkedYAMLError as error:
             line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -262,15 +263,6 @@ class Schema:
                 raise ValueError(f"columns must be named once, the label too, got {', '.join(repeated)} twice")
         return schema
 
-    def write(self) -> str:
-        """The text of a file that `read` gives this schema for."""
-        minority = {"minority": self.class_names[1]} if len(self.class_names) == 2 else {}
-        content: dict[str, Any] = {key: getattr(self, key) for key in ("source", "licence", "record", "basis")}
-        content["label"] = {"column": self.label, "levels": list(self.class_names)} | minority
-        content["columns"] = {column.name: column.entry for column in self.columns}
-        content |= {"missing_texts": list(self.missing_texts), "facts": dict(self.facts)}
-        return "\n".join(_yaml({key: value for key, value in content.items() if value})) + "\n"
-
     @property
     def sources(self) -> tuple[str, ...]:
         """Columns that a table must have, the label last."""
@@ -284,9 +276,8 @@ class Schema:
     @property
     def bounds(self) -> NDArray[np.float64] | None:
         """Lower and upper bounds (d, 2) of the columns of X; None if a column is unbounded."""
-        if any(column.kind == "unbounded" for column in self.columns):
-            return None
-        return np.array([pair for column in self.columns for pair in column.bounds])
+        bounds = np.array([pair for column in self.columns for pair in column.features.values()])
+        return bounds if np.isfinite(bounds).all() else None
 
     @property
     def domain(self) -> Domain:
@@ -297,9 +288,12 @@ class Schema:
         ValueError
             A column is unbounded.
         """
-        nobody = self.records(np.zeros((0, len(self.feature_names))), np.zeros(0), "the schema's table")
-        bins = {column.name: column.bins for column in self.columns if column.is_ordered}
-        return Domain.from_dataset(nobody, n_bins=bins, integers=[c.name for c in self.columns if c.kind == "integer"])
+        if self.bounds is None:
+            raise ValueError("columns must have bounds where records are counted, got one of kind 'unbounded'")
+        attributes: list[Attribute] = []
+        for column in self.columns:
+            attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))
+        return Domain(attributes, tuple(range(len(self.class_names))), self.basis)
 
     def features(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """X (n, d) of a table, within `bounds`, whatever its cells hold.
@@ -313,12 +307,12 @@ class Schema:
         ValueError
             Columns that the table does not have, or has twice; or the schema has a column without bounds.
         """
-        return self._features(self._named(table, self.sources[:-1]))[0]
+        return self._read(table, labelled=False)[0]
 
     def encode(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """X (n, d) as `features`, and codes of the label (n,), where what is no class counts as class 0."""
-        table = self._named(table, self.sources)
-        return self._features(table)[0], np.maximum(self._label_codes(table), 0)
+        X, y, _ = self._read(table)
+        return X, np.maximum(y, 0)
 
     def breaches(self, table: pd.DataFrame) -> pd.DataFrame:
         """How many rows break which rule: for the eyes of those who hold the data, since it is computed from them.
@@ -328,7 +322,7 @@ class Schema:
         DataFrame
             `column`, `rows` (more than 0) and `rule`.
         """
-        return self._read(table)[2]
+        return pd.DataFrame(self._read(table)[2], columns=["column", "rows", "rule"])
 
     def dataset(self, table: pd.DataFrame, name: str) -> Dataset:
         """A table that follows the schema as a data set of this package; numbers outside the bounds are clipped.
@@ -339,68 +333,55 @@ class Schema:
             Rows that break the schema: column, number of rows, and rule. Not for others to see.
         """
         X, y, breaches = self._read(table)
-        if len(breaches):
+        if breaches:
             said = "; ".join(
-                f"column {b.column!r} has {b.rows} of {len(table)} rows that are not {b.rule}"
-                for b in breaches.itertuples()
+                f"column {column!r} has {rows} of {len(table)} rows that are not {rule}"
+                for column, rows, rule in breaches
             )
             raise ValueError(f"{name} must follow its schema: {said}")
         X.flags.writeable = False  # nobody else holds it, so that `Dataset` need not copy it
         return self.records(X, y, name)
 
-    def records(self, X: ArrayLike, y: ArrayLike, name: str, **others: Any) -> Dataset:
+    def records(
+        self, X: NDArray | pd.DataFrame, y: NDArray | pd.Series, name: str, groups: NDArray | None = None
+    ) -> Dataset:
         """Records X (n, d) with label codes y (n,) that were encoded elsewhere, as a data set with these public facts.
-
-        `others` are fields of `Dataset`, which come before those of the schema.
 
         Raises
         ------
         ValueError
             As `Dataset` does; whether X is within the bounds is not checked.
         """
-        public = {
-            "feature_names": self.feature_names,
-            "bounds": self.bounds,
-            "bounds_basis": self.basis,
-            "source": self.source or name,
-            "licence": self.licence,
-            "class_names": self.class_names,
-        }
-        return Dataset(name, X, y, **(public | others))
+        return Dataset(name, X, y, self.feature_names, self.bounds, self.basis, self.class_names, groups)
 
-    def _read(self, table: pd.DataFrame) -> tuple[NDArray, NDArray, pd.DataFrame]:
-        """X, y where -1 is no class, and which rules are broken by how many rows."""
-        table = self._named(table, self.sources)
-        X, found = self._features(table)
-        y = self._label_codes(table)
-        found.append((self.label, int((y < 0).sum()), f"one of {', '.join(self.class_names)}"))
-        return X, y, pd.DataFrame([row for row in found if row[1]], columns=["column", "rows", "rule"])
+    def _read(
+        self, table: pd.DataFrame, *, labelled: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp], list[tuple[str, int, str]]]:
+        """X within the bounds; codes of the label, -1 for what is no class; how many rows break which column's rule.
 
-    def _features(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], list[tuple[str, int, str]]]:
-        """X, and for each column its name, the number of rows that break its rule, and the rule."""
+        Without a label, the codes are none, and the label is in no rule.
+        """
         if self.bounds is None:
             raise ValueError("columns must have bounds where a table is read, got one of kind 'unbounded'")
-        X, start, found = np.zeros((len(table), len(self.feature_names))), 0, []
-        for column in self.columns:
-            stop = start + len(column.features)
-            broken = column.encode(table, self.missing_texts, X[:, start:stop])
-            found.append((column.name, int(broken.sum()), column.rule))
-            start = stop
-        return X, found
-
-    def _label_codes(self, table: pd.DataFrame) -> NDArray[np.intp]:
-        return cells.read(table[self.label]).map(_positions(self.class_names), np.intp)
-
-    def _named(self, table: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
-        """The table with texts as names of its columns."""
-        found = [str(name) for name in table.columns]
+        wanted, found = self.sources if labelled else self.sources[:-1], [str(name) for name in table.columns]
         for what, wrong in (
             ("without", [name for name in wanted if name not in found]),
             ("twice with", [name for name in wanted if found.count(name) > 1]),
         ):
             if wrong:
                 raise ValueError(f"table must have each column of its schema once, got one {what} {', '.join(wrong)}")
-        return table.set_axis(found, axis=1)
+        table = table.set_axis(found, axis=1)  # numbers may be names too
+        X, y, start = np.zeros((len(table), len(self.feature_names))), np.zeros(0, dtype=np.intp), 0
+        breaches = []
+        for column in self.columns:
+            stop = start + len(column.features)
+            broken = column.encode(table, self.missing_texts, X[:, start:stop])
+            breaches.append((column.name, int(broken.sum()), column.rule))
+            start = stop
+        if labelled:
+            y = cells.read(table[self.label]).map(_positions(self.class_names), np.intp)
+            breaches.append((self.label, int((y < 0).sum()), f"one of {', '.join(self.class_names)}"))
+        return X, y, [breach for breach in breaches if breach[1]]
 
 
 def _number(text: str) -> float:
@@ -410,7 +391,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _positions(levels: tuple[str, ...]):
+def _positions(levels: tuple[str, ...]) -> Callable[[str], int]:
     """The function from a text to its place among the levels, -1 for what is none of them."""
     places = {level: place for place, level in enumerate(levels)}
     return lambda text: places.get(text, -1)
@@ -480,17 +461,19 @@ def _columns(name: str, content: Any) -> list[Column]:
     entries = _mapping(place, content, needed, _KEYS[kind] - needed)
     if "=" in name:
         raise ValueError(f"{place} must be named without '=', which stands between attribute and level")
-    values: dict[str, Any] = {key: _value(f"{place}.{key}", entries[key]) for key in ("low", "high") if key in entries}
+    values: dict[str, Any] = {
+        key: _finite(f"{place}.{key}", entries[key], whole=kind == "integer")
+        for key in ("low", "high")
+        if key in entries
+    }
     if "bins" in entries:
-        values["bins"] = _whole(f"{place}.bins", entries["bins"], 1, _MOST_BINS)
+        values["bins"] = int(_finite(f"{place}.bins", entries["bins"], whole=True, low=1, high=_MOST_BINS))
     if "missing" in entries:
         values["missing"] = _FLAGS[check_choice(f"{place}.missing", entries["missing"], tuple(_FLAGS))]
     if "levels" in entries:
         values["levels"] = _texts(f"{place}.levels", entries["levels"], 2)
         if kind == "boolean" and len(values["levels"]) != 2:
             raise ValueError(f"{place}.levels must be two texts, no and yes, got {len(values['levels'])}")
-    if kind == "integer":
-        values |= {key: float(_whole(f"{place}.{key}", entries[key])) for key in ("low", "high")}
     if kind in ("real", "integer") and not values["low"] < values["high"]:
         raise ValueError(f"{place}.low must be below {place}.high, got {values['low']:g} and {values['high']:g}")
     return [Column(one, kind, **values) for one in _names(place, name)]
@@ -513,33 +496,26 @@ def _names(place: str, name: str) -> list[str]:
     return ["".join(map(str, chosen)) for chosen in itertools.product(*choices)]
 
 
-def _value(place: str, text: Any) -> float:
+def _finite(place: str, text: Any, *, whole: bool, low: int = -(2**53), high: int = 2**53) -> float:
+    """The number that a text is; a whole one has to be between `low` and `high`."""
     value = _number(text) if isinstance(text, str) else math.nan
     if not math.isfinite(value):
         raise ValueError(f"{place} must be a finite number, got {text!r}")
-    return value
-
-
-def _whole(place: str, text: Any, low: int = -(2**53), high: int = 2**53) -> int:
-    value = _value(place, text)
-    if not (value.is_integer() and low <= value <= high):
+    if whole and not (value.is_integer() and low <= value <= high):
         raise ValueError(f"{place} must be a whole number in [{low}, {high}], got {text!r}")
-    return int(value)
+    return value
 
 
 # --------------------------------------------------------------------------------------------------- writing a file
 
 
-def _yaml(content: Mapping[str, Any], indent: str = "", mark: str = "") -> list[str]:
-    """Lines of a mapping of texts, lists of texts and further mappings; the mark stands before each text and list."""
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{_scalar(key)}:", *_yaml(value, indent + "  ", mark)]
-        else:
-            text = f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
-            lines.append(f"{indent}{_scalar(key)}: {mark}{text}")
-    return lines
+def _marked(entries: Mapping[str, str | list[str]], indent: str) -> list[str]:
+    """A line for each entry, with the mark before its text or list of texts."""
+    shown = {
+        key: f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
+        for key, value in entries.items()
+    }
+    return [f"{indent}{key}: {MARK} {text}" for key, text in shown.items()]
 
 
 def _scalar(text: str) -> str:
@@ -595,18 +571,20 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     present = {t: int(c) for t, c in zip(found.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
-    about_label = {"levels": sorted(present), "minority": min(sorted(present), key=present.get, default="")}
+    rarest = min(sorted(present), key=lambda level: present[level], default="")
+    lines = [
+        f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed,
+        *_marked({"levels": sorted(present), "minority": rarest}, "  "),
+        "columns:",
+    ]
     blocks: dict[str, list[str]] = {}
     for name in names:
         if name != label:
             blocks.setdefault(name.partition("=")[0], []).append(name)
-    columns = {
-        name: _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
-        for name, block in blocks.items()
-    }
-    said = "  # the last column, since none was named" * guessed
-    lines = [f"  column: {_scalar(label)}{said}", *_yaml(about_label, "  ", f"{MARK} "), "columns:"]
-    return _HEADER + "\n".join([*lines, *_yaml(columns, "  ", f"{MARK} ")]) + "\n"
+    for name, block in blocks.items():
+        entry = _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
+        lines += [f"  {_scalar(name)}:", *_marked(entry, "    ")]
+    return _HEADER + "\n".join(lines) + "\n"
 
 
 def _proposed(found: cells.Cells) -> dict[str, Any]:

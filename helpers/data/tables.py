@@ -5,8 +5,6 @@ found in a whole column would make what becomes of one record depend on the othe
 apart from those of `load`, which count the rows that break the schema.
 """
 
-import csv
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +58,14 @@ def schema_of(name: str | Path) -> Schema:
     return Schema.read(beside)
 
 
-def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Dataset:
-    """A table as a data set; see `Schema.dataset`. For experiments: its errors, and all that is computed from it, are
-    for those who hold the data.
+def load(name: str | Path) -> Dataset:
+    """A table as a data set, by the schema beside it; see `Schema.dataset`. For experiments: its errors, and all that
+    is computed from it, are for those who hold the data.
 
     Parameters
     ----------
     name : str or Path
         Of a CSV or Parquet file.
-    schema : str, Path or Schema, optional
-        Left out, `NAME.schema.yaml` beside the file.
 
     Raises
     ------
@@ -77,9 +73,7 @@ def load(name: str | Path, *, schema: str | Path | Schema | None = None) -> Data
         No such file, a schema that is not confirmed, or rows that break it.
     """
     file = found(name)
-    if not isinstance(schema, Schema):
-        schema = schema_of(file) if schema is None else Schema.read(schema)
-    return schema.dataset(read(file), file.name)
+    return schema_of(file).dataset(read(file), file.name)
 
 
 def read(name: str | Path) -> pd.DataFrame:
@@ -129,20 +123,15 @@ def _read_csv(file: Path) -> pd.DataFrame:
         "line longer than that"
     )
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            header = [name.strip() for name in next(csv.reader(lines), [])]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise ValueError(f"{wanted}, got one that cannot be read") from None
-    if not header or len(set(header)) < len(header):
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        raise ValueError(f"{wanted}, got " + (f"{', '.join(repeated)} twice" if repeated else "an empty one"))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # of longer lines
-            return pd.read_csv(
-                file, header=0, names=header, index_col=False, dtype=str, na_filter=False, encoding="utf-8-sig"
-            )
+        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
+        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
     except MemoryError:
         raise
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"{wanted}, got an empty one") from None
     except Exception:  # whatever the parser raises may quote lines
         raise ValueError(f"{wanted}, got one that cannot be read") from None
+    names = rows.iloc[0].str.strip()
+    if names.duplicated().any():
+        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
+    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)

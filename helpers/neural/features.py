@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from helpers import paths, sources
 from helpers.checks import check_boolean, check_choice
-from helpers.data.images import save_whole
+from helpers.data.files import save_whole
 
 PARTS = ("scattering", "colour")
 _ANGLES, _SCATTERING_RINGS = 6, 2

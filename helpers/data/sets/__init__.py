@@ -7,13 +7,13 @@ file and no other. How records are read is left to the loaders beside this packa
 """
 
 import difflib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from helpers.data.dataset import imbalance_ratio
 from helpers.data.schema import Schema
 
 # In the order of the publisher's numbers.
@@ -28,12 +28,11 @@ NAMES = (
     *BENCHMARK,
     *("adult", "kddcup99", "electricity", "madelon", "ham10000"),
 )
-_MOST_RANGES = 12  # that are told one by one
 
 
 @dataclass(frozen=True)
 class Card:
-    """The card of a data set: what a record is, what the minority is, how many there are, which bounds are public.
+    """The card of a data set: what a record is, what the minority is, how many there are, where the files are.
 
     Attributes
     ----------
@@ -72,41 +71,8 @@ class Card:
 
     @property
     def ratio(self) -> float:
-        """n0/n1, or largest over smallest class; the published one where nobody counted."""
-        if not self.counts:
-            return self.published_ratio
-        # Of two classes the second is the minority, even in sets that are balanced.
-        above, below = self.counts if len(self.counts) == 2 else (max(self.counts), min(self.counts))
-        return above / below
-
-    @property
-    def n_minority(self) -> int:
-        """Records of the smallest class; about right where nobody counted."""
-        return min(self.counts) if self.counts else round(self.n / (1 + self.ratio))
-
-    @property
-    def group(self) -> str:
-        """Where it comes from, as a heading."""
-        if self.name in BENCHMARK:
-            return "The benchmark of imbalanced-learn"
-        return "Larger public sets" if self.files else "Simulated, or bundled with scikit-learn"
-
-    @property
-    def bounds(self) -> str:
-        """The bounds in words: by name where few features are not in [0, 1], else each range with its frequency."""
-        if self.schema.bounds is None:
-            return "none declared"
-        names, pairs = self.schema.feature_names, [tuple(pair) for pair in self.schema.bounds.tolist()]
-        named = {name: pair for name, pair in zip(names, pairs, strict=True) if pair != (0, 1)}
-        if len(set(pairs)) == 1:
-            return f"each {_words(pairs[0])}"
-        if len(named) <= _MOST_RANGES and "x1" not in names:
-            rest = ["all others 0 to 1"] if len(named) < len(pairs) else []
-            return ", ".join([*(f"{name} {_words(pair)}" for name, pair in named.items()), *rest])
-        counted = Counter(pairs)
-        if len(counted) > _MOST_RANGES:
-            return f"{len(counted)} ranges between {min(pairs)[0]:,.9g} and {max(high for _, high in pairs):,.9g}"
-        return ", ".join(f"{_words(pair)}" + (f" ({n} features)" if n > 1 else "") for pair, n in counted.items())
+        """As `Dataset.imbalance_ratio`; the published one where nobody counted."""
+        return imbalance_ratio(self.counts) if self.counts else float(self.schema.facts["published_ratio"])
 
 
 def file(name: Any) -> Path:
@@ -124,7 +90,7 @@ def file(name: Any) -> Path:
     raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}{hint}")
 
 
-def card(name: str) -> Card:
+def card(name: str | Path) -> Card:
     """The card of a named data set.
 
     Raises
@@ -133,19 +99,19 @@ def card(name: str) -> Card:
         Unknown name.
 
     >>> mammography = card("mammography")
-    >>> mammography.n_minority, mammography.n_repeated, mammography.bounds[:33]
-    (260, 3335, 'area -1 to 32, grey_level -1 to 6')
+    >>> mammography.counts, mammography.n_repeated, mammography.schema.columns[0].rule
+    ((10923, 260), 3335, 'a number')
     """
-    return _card(name, file(name))
+    return _card(file(name))
 
 
 @cache
-def _card(name: str, file: Path) -> Card:
+def _card(file: Path) -> Card:
     schema = Schema.read(file)
     facts = schema.facts
     counts = tuple(map(int, facts.get("counts", ())))
     return Card(
-        name,
+        file.stem,
         facts["minority"],
         schema,
         n=sum(counts) or int(facts["n"]),
@@ -155,7 +121,3 @@ def _card(name: str, file: Path) -> Card:
         where=facts["where"],
         files={path: None if sha256 == "unknown" else sha256 for path, sha256 in facts.get("files", {}).items()},
     )
-
-
-def _words(pair: tuple[float, float]) -> str:
-    return " to ".join(f"{end:,.9g}" for end in pair)

@@ -1,0 +1,226 @@
+"""How each named set is read: simulated, bundled with scikit-learn, or from files that are found or fetched.
+
+Category lists, bounds and checksums stand on the cards (`helpers.data.sets`), so that the encoding of a record never
+depends on other records. Rows keep the publisher's order, and label 1 is the minority; shuffling and splitting are left
+to `helpers.data.split`. KDD Cup 1999 is downloaded as the very file that is checked. Tables of OpenML come through
+scikit-learn's fetcher, and eleven sets of imbalanced-learn's benchmark (Ding 2011; Zenodo record 61452) out of the
+publisher's archive; no SHA-256 is known of either, so they are held against their published size, labels and imbalance.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn import datasets as bundled_sets
+
+from helpers import paths
+from helpers.checks import check_choice, check_integer
+from helpers.data import files
+from helpers.data.dataset import Dataset
+from helpers.data.sets import card
+
+ZENODO = "https://zenodo.org"
+ARCHIVE_URL = f"{ZENODO}/record/61452/files/benchmark-imbalanced-learn.tar.gz"
+ARCHIVE = "imblearn/benchmark-imbalanced-learn.tar.gz"
+MAX_ARCHIVE_BYTES = 500 * 2**20  # all 27 sets take 370 MB before compression
+OPENML = "https://www.openml.org"
+FIGSHARE = "https://ndownloader.figshare.com"
+KDD_URL = f"{FIGSHARE}/files/5976042"  # where scikit-learn takes it from
+MAX_KDD_BYTES = 4 * 2**20
+DENIALS_OF_SERVICE = ("back", "land", "neptune", "pod", "smurf", "teardrop")
+_MISSING = "?"  # a level of its own in Adult
+# Which class of scikit-learn's bundled sets is told from the rest, and n0/n1 after thinning it (None: as it is).
+_BUNDLED = {"breast_cancer": (0, 10), "wine": (2, 10), "digits": (8, None)}
+
+
+def gaussian_mixture(*, n: int = 1000, seed: int = 0) -> Dataset:
+    """Two spherical Gaussians in the plane: means (0, 0) and (4, 4), covariance 4 I, minority probability 0.1.
+
+    The mixture of the paper's decision-boundary figure; the AUC of the best classifier is Phi(2). Class counts are
+    random, and equal seeds give equal records.
+
+    Parameters
+    ----------
+    n : int
+        Records.
+    seed : int
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+
+    Source: Differential Privacy Under Class Imbalance (ICML version), Figure 4 and the paragraph before it.
+
+    >>> gaussian_mixture(seed=0).counts.sum()
+    np.int64(1000)
+    """
+    n = check_integer("n", n, low=1)
+    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    y = (rng.random(n) < 0.1).astype(np.int64)
+    X = 2 * rng.standard_normal((n, 2)) + 4 * y[:, None]
+    return card("gaussian_mixture").schema.records(X, y, "gaussian_mixture")
+
+
+def bundled(name: str) -> Dataset:
+    """A set that comes with scikit-learn: one class against the rest, thinned where it would not be rare.
+
+    >>> [bundled(name).counts.tolist() for name in ("breast_cancer", "wine", "digits")]
+    [[357, 36], [130, 13], [1623, 174]]
+    """
+    bunch, (positive, ratio) = getattr(bundled_sets, f"load_{name}")(), _BUNDLED[name]
+    rare, others = np.flatnonzero(bunch.target == positive), np.flatnonzero(bunch.target != positive)
+    if ratio is not None:  # n1 = n0/ratio, halves up
+        rare = np.random.default_rng(0).choice(rare, int(others.size / ratio + 0.5), replace=False)
+    rows = np.sort(np.concatenate([others, rare]))
+    return card(name).schema.records(bunch.data[rows], bunch.target[rows] == positive, name)
+
+
+def benchmark(name: str) -> Dataset:
+    """One of the 27 sets of imbalanced-learn's benchmark."""
+    known = card(name)
+    # imbalanced-learn's own client keeps the file there too, so that its cache serves.
+    [(relative, sha256)] = known.files.items()
+    if "rebuilt" in known.schema.facts and files.find(known.files) in (None, paths.data_cache()):
+        sha256 = None  # the publisher's file differs from the rebuilt one; its digest is not known
+
+    def download() -> Path:
+        folder = paths.data_cache()
+        (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+        archive = files.retrieve(ARCHIVE_URL, ARCHIVE, sha256=None, max_bytes=MAX_ARCHIVE_BYTES)
+        # More than the file can take: eight bytes a number, and a mebibyte of headers.
+        most = 8 * known.n * (known.n_features + 1) + 2**20
+        files.extract_member(archive, folder / relative, max_bytes=most)
+        if sha256 is not None:
+            files.verify(folder / relative, sha256)
+        return folder
+
+    wanted = {relative: sha256}
+    folder = files.find_verified(wanted) or files.fetch(name, wanted, ZENODO, "pooch", download)
+    arrays = files.read_npz(folder / relative, {"data": (known.n, known.n_features), "label": (known.n,)})
+    X, label = arrays["data"].astype(np.float64), arrays["label"]
+    _check_labels(name, label, (-1, 1))
+    if known.published_ratio is not None:
+        ratio = (label == -1).sum() / (label == 1).sum()
+        # The published one is rounded: to one decimal below 10, to an integer above.
+        if abs(ratio - known.published_ratio) > (0.06 if known.published_ratio < 10 else 0.6):
+            raise files.UnexpectedData(
+                f"data set {name!r} must have imbalance ratio {known.published_ratio:g}, got {ratio:.3g}"
+            )
+    return known.schema.records(X, label == 1, name)
+
+
+def _check_labels(name: str, found: ArrayLike, wanted: Sequence[int | str]) -> None:
+    """Refuse another set of labels than described, where no checksum can tell."""
+    if set(np.unique(found).tolist()) != set(wanted):
+        raise files.UnexpectedData(f"labels of {name!r} must be {sorted(wanted)}, found others")
+
+
+def _openml(name: str, *, data_id: int, target: str, labels: Sequence[str]) -> pd.DataFrame:
+    """A table of OpenML, refused unless it has the published number of rows and the published labels."""
+    from sklearn.datasets import fetch_openml
+
+    known, home = card(name), paths.data_cache() / name
+
+    def download() -> pd.DataFrame:
+        return fetch_openml(data_id=data_id, data_home=str(home), as_frame=True, parser="auto", n_retries=1).frame
+
+    frame = None
+    if (home / "openml").is_dir():
+        with suppress(OSError):  # scikit-learn's own cache answers without a network, unless it is incomplete
+            frame = download()
+    if frame is None:
+        frame = files.fetch(name, known.files, OPENML, "scikit-learn's fetch_openml", download)
+    if target not in frame:
+        raise files.UnexpectedData(f"data set {name!r} must have a column {target!r}, got {list(frame)[:20]}")
+    if len(frame) != known.n:
+        raise files.UnexpectedData(f"data set {name!r} must have {known.n:,} records, got {len(frame):,}")
+    _check_labels(name, frame[target].astype(str), labels)
+    return frame
+
+
+def adult(*, incomplete: str = "category") -> Dataset:
+    """Adult (census income), training and test part joined: 1 = income above 50,000 dollars.
+
+    Six numbers and eight one-hot attributes with the levels of adult.names.
+
+    Parameters
+    ----------
+    incomplete : {"category", "drop"}
+        Records with a missing attribute keep "?" as a level of its own (48,842 x 108), or are dropped
+        (45,222 x 105; Chaudhuri, Monteleoni and Sarwate 2011 report 45,220 x 105).
+    """
+    check_choice("incomplete", incomplete, ("category", "drop"))
+    schema, frame = card("adult").schema, _adult_frame()
+    if incomplete == "drop":
+        frame = frame[~frame.eq(_MISSING).any(axis=1)]
+        columns = [replace(c, levels=tuple(level for level in c.levels if level != _MISSING)) for c in schema.columns]
+        schema = replace(schema, columns=tuple(columns))
+    # The file of the test part has a point after its labels.
+    return schema.dataset(frame.assign(income=frame["income"].astype(str).str.removesuffix(".")), "adult")
+
+
+def _adult_frame() -> pd.DataFrame:
+    """The columns of the files and "income", with "?" for what is missing."""
+    known = card("adult")
+    folder = files.find_verified(known.files)
+    if folder is None:
+        frame = _openml("adult", data_id=1590, target="class", labels=known.schema.class_names)
+        incomplete = [column.name for column in known.schema.columns if _MISSING in column.levels]
+        return frame.rename(columns={"class": "income"}).assign(
+            **frame[incomplete].astype(object).fillna(_MISSING)  # OpenML has no "?"
+        )
+    header = known.schema.facts["header"]
+    return pd.concat(
+        [
+            pd.read_csv(folder / relative, names=header, skipinitialspace=True, skiprows=skip, na_filter=False)
+            for relative, skip in zip(known.files, (0, 1), strict=True)
+        ],
+        ignore_index=True,
+    )
+
+
+def kddcup99() -> Dataset:
+    """KDD Cup 1999, 10 % part: 494,021 connections, 122 features; 1 = not a denial-of-service attack (20.8 %).
+
+    The task of Chaudhuri, Monteleoni and Sarwate 2011 (positive fraction 0.20 there). Two records in three repeat an
+    earlier one.
+    """
+    known = card("kddcup99")
+    [(relative, sha256)] = known.files.items()
+
+    def download() -> Path:
+        files.retrieve(KDD_URL, relative, sha256=sha256, max_bytes=MAX_KDD_BYTES)
+        return paths.data_cache()
+
+    folder = files.find_verified(known.files) or files.fetch("kddcup99", known.files, FIGSHARE, "pooch", download)
+    frame = pd.read_csv(folder / relative, names=known.schema.facts["header"], na_filter=False)
+    denied = frame["label"].str.removesuffix(".").isin(DENIALS_OF_SERVICE)
+    return known.schema.dataset(frame.assign(label=np.where(denied, *known.schema.class_names)), "kddcup99")
+
+
+def electricity() -> Dataset:
+    """Electricity prices of New South Wales, 45,312 half hours in order of time: 1 = price goes up (42 %)."""
+    known = card("electricity")
+    folder = files.find_verified(known.files)
+    if folder is None:
+        frame = _openml("electricity", data_id=151, target="class", labels=known.schema.class_names)
+    else:
+        frame = pd.read_csv(folder / next(iter(known.files)))
+    return known.schema.dataset(frame, "electricity")
+
+
+def madelon() -> Dataset:
+    """Madelon: 2,600 x 500, artificial, balanced (1 = the publisher's +1); training part first, then validation."""
+    known = card("madelon")
+    folder = files.find_verified(known.files)
+    if folder is None:
+        frame = _openml("madelon", data_id=1485, target="Class", labels=("1", "2"))
+        return known.schema.records(frame.iloc[:, :-1], frame.iloc[:, -1].astype(str) == "2", "madelon")
+    # Records and labels of the training part, then of the validation part.
+    parts = [pd.read_csv(folder / relative, sep=r"\s+", header=None) for relative in known.files]
+    return known.schema.records(pd.concat(parts[::2]), pd.concat(parts[1::2])[0] == 1, "madelon")
