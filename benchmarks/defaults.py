@@ -26,7 +26,7 @@ from benchmarks.recording import RESULTS, record
 from benchmarks.reserve import DEVELOPMENT
 from helpers import data
 from helpers.erm import DPGradientDescentClassifier, default_regularization
-from helpers.meta import PrivateLogisticRegression
+from helpers.meta import PrivateLogisticRegression, ThresholdClassifier
 
 SCORES = RESULTS / "defaults-scores.csv"
 EPSILONS = (0.1, 0.5, 1.0, 5.0)
@@ -75,8 +75,9 @@ def model(name: str, value, records, n: int, epsilon: float, delta: float, seed:
         noise, rows = SHAPES[value]
         return PrivateLogisticRegression(epsilon, delta, noise=noise, rows=rows, **common)
     if name == "threshold_share":
-        options = {"objective": "recall", "target_recall": TARGET_RECALL, "threshold_share": value}
-        return PrivateLogisticRegression(epsilon, delta, **options, **common)
+        inner = PrivateLogisticRegression(epsilon, delta, bounds=common["bounds"])
+        options = {"target_recall": TARGET_RECALL, "threshold_share": value}
+        return ThresholdClassifier(inner, epsilon, "recall", random_state=common["random_state"], **options)
     return PrivateLogisticRegression(epsilon, delta, **{name: value}, **common)
 
 

@@ -136,7 +136,6 @@ _OTHERS = {
 }
 _COMPANIONS = {
     "neighbouring": {"n_records": 60},
-    "expected_cost": {"mistake_costs": {0: 0.5, 1: 1.0}},
     "composition": {"delta": 1e-3},
 }
 

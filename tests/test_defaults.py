@@ -34,7 +34,7 @@ SCALED = LINEAR | {
     "box": 10.0,
 }
 FEATURES = {"n_frequencies": 100, "kernel": "gaussian", "gamma": 1.0, "paired": True, "random_state": None}
-SEARCH = {"epsilon": 1.0, "held_out": 0.2, "mistake_costs": None, "classes": (0, 1), "random_state": None}
+SEARCH = {"epsilon": 1.0, "mistake_costs": None, "classes": (0, 1), "random_state": None}
 SYNTHESIS = {
     "epsilon": 1.0,
     "domain": None,
@@ -113,28 +113,22 @@ DEFAULTS = {
         "sample_size": None,
         "voting": "hard",
         "composition": "basic",
-        "public_labels": False,
         "classes": (0, 1),
         "neighbouring": REPLACE_ONE,
         "n_records": None,
         "random_state": None,
     },
     "SubsampleAndAggregateClassifier": AGGREGATION | {"delta": 0.0, "radius": 1.0},
-    "PATEClassifier": AGGREGATION | {"delta": 1e-6, "public_records": None, "n_queries": 100, "student": None},
+    "PATEClassifier": AGGREGATION | {"delta": 1e-6, "public_records": None, "n_queries": 100},
     "PrivateLogisticRegression": {
         "epsilon": 1.0,
         "delta": 0.0,
         "bounds": None,
-        "objective": "balanced_accuracy",
         "regularization": "auto",
         "intercept_scaling": 0.1,
         "rows": "unit",
         "noise": "auto",
         "counts_share": 0.1,
-        "threshold_share": 0.3,
-        "mistake_costs": None,
-        "expected_auc": 0.8,
-        "target_recall": 0.9,
         "classes": (0, 1),
         "neighbouring": REPLACE_ONE,
         "n_records": None,
@@ -154,8 +148,6 @@ DEFAULTS = {
         "epsilon": 1.0,
         "objective": "balanced_accuracy",
         "threshold_share": 0.1,
-        "mistake_costs": None,
-        "expected_auc": 0.8,
         "target_recall": 0.9,
         "classes": (0, 1),
         "random_state": None,
