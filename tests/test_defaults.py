@@ -179,7 +179,6 @@ DEFAULTS = {
         "k": 5,
         "n_minority": None,
         "bases": "cyclic",
-        "interpolation": "coordinate",
         "neighbouring": REPLACE_ONE,
         "minority": 1,
         "diagnostics": False,

@@ -292,7 +292,10 @@ def test_much_budget_gives_the_plain_answer_and_a_threshold_fits_around():
         (SubsampleAndAggregateClassifier(DecisionTreeClassifier()), r"coef_ \(1, d\)"),
         (SubsampleAndAggregateClassifier(None), "estimator must be a classifier, got None"),
         (PATEClassifier(LogisticRegression()), "one class"),
-        (PATEClassifier(Stub(), public_records=np.zeros((4, 3))), "public_records must have as many features as X, 2, got 3"),
+        (
+            PATEClassifier(Stub(), public_records=np.zeros((4, 3))),
+            "as many features as X, 2, got 3",
+        ),
         (PATEClassifier(Stub(), public_records=[[np.nan, 0.0]]), "Input public_records contains NaN"),
     ],
 )
