@@ -101,7 +101,7 @@ class PrintedBaggingClassifier(PrivateBaggingClassifier):
             stacklevel=4,
         )
         options = {"n_estimators": self.n_estimators, "composition": self.composition, "delta": self.delta}
-        stated = self._stated(self.epsilon, n_records, sizes)
+        stated = self._stated(self.epsilon, sizes)
         self.learner_epsilon_ = printed_learner_epsilon(self.epsilon, inner_delta=stated.delta, **options)
-        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_records, sizes)
+        self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         return printed_guarantee(self.learner_guarantee_, **options)

@@ -147,13 +147,13 @@ def test_add_remove_needs_a_public_number():
 
 def learned(monkeypatch, *fits):
     """The first entries of the records that each learner of each fit was given, made-up ones left out."""
-    found, real = [], PrivateBaggingClassifier._fitted_learner
+    found, real = [], bagging.fit_learner
 
-    def noted(self, n_records, rng, X, y):
+    def noted(learner, X, y):
         found[-1].append(sorted(X[X[:, 0] > 0, 0].tolist()))
-        return real(self, n_records, rng, X, y)
+        return real(learner, X, y)
 
-    monkeypatch.setattr(PrivateBaggingClassifier, "_fitted_learner", noted)
+    monkeypatch.setattr(bagging, "fit_learner", noted)
     monkeypatch.setattr(PrivateBaggingClassifier, "_noise_generator", lambda *_: np.random.default_rng(0))
     for model, X, y in fits:
         found.append([])
@@ -489,13 +489,13 @@ def test_nobody_can_guess_the_bags(monkeypatch):
     X, y = data(20)
     base = clone(BASE).set_params(neighbouring=ADD_REMOVE, n_records=20)
     model = PrivateBaggingClassifier(base, 2, sampling="disjoint", neighbouring=ADD_REMOVE, n_records=20)
-    dealt, real = set(), PrivateBaggingClassifier._fitted_learner
+    dealt, real = set(), bagging.fit_learner
 
-    def noted(self, n_records, rng, X, y):
+    def noted(learner, X, y):
         dealt.add(tuple(X[:, 0]))
-        return real(self, n_records, rng, X, y)
+        return real(learner, X, y)
 
-    monkeypatch.setattr(PrivateBaggingClassifier, "_fitted_learner", noted)
+    monkeypatch.setattr(bagging, "fit_learner", noted)
     for _ in range(12):
         model.fit(X, y)
     assert len(dealt) == 24

@@ -170,7 +170,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
         self.estimator_ = fit_learner(self._new(), *made_up(4, d, self.classes_))
-        shapes = [np.shape(getattr(self.estimator_, name, None)) for name in ("coef_", "intercept_")]
+        shapes = [np.shape(getattr(self.estimator_, name, ())) for name in ("coef_", "intercept_")]
         if shapes != [(1, d), (1,)]:
             raise ValueError(
                 f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"

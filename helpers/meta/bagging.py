@@ -10,7 +10,7 @@ Neighbours are replace-one, with n public, unless a function says otherwise.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -293,9 +293,8 @@ class PrivateBaggingClassifier(Ensemble):
     neighbouring : NeighboringRelation
         `REPLACE_ONE`, or `ADD_REMOVE` ("disjoint" only, where every record then draws its bag).
     n_records : int, optional
-        Public number of records that add/remove learners divide by; by default the number of rows, which only
-        replace-one keeps public. Where bag sizes are private, every bag also holds two made-up records, the origin
-        once with each label, so that none is empty.
+        Public number of records that add/remove learners divide by, and needed there. Since bag sizes are then
+        private, every bag also holds two made-up records, the origin once with each label, so that none is empty.
     random_state : None or int
         Of the bags and of the learners' noise. None, except to reproduce a result: whoever can guess an integer knows
         both, and it must not serve two releases on related data (`PrivateMixin`).
@@ -417,7 +416,10 @@ class PrivateBaggingClassifier(Ensemble):
                 parts = [with_origin(X[own], y[own], self.classes_) for own in owned]
             else:
                 parts = [(X[rows], y[rows]) for rows in bags]
-            return [self._fitted_learner(n, rng, *part) for part in parts]
+            # Each with noise of its own.
+            states = [child_state(self.random_state, rng) for _ in parts]
+            learners = [self._learner(self.learner_epsilon_, state) for state in states]
+            return [fit_learner(learner, *part) for learner, part in zip(learners, parts, strict=True)]
 
         self.estimators_ = ledger.fitted(fit_all, shared_out)
         self.guarantee_ = ledger.guarantee(shared_out.epsilon, shared_out.delta, source=shared_out.source)
@@ -440,13 +442,13 @@ class PrivateBaggingClassifier(Ensemble):
         """The ensemble's guarantee, and in `learner_epsilon_` the budget that gives it."""
         names = ("n_estimators", "sampling", "sample_size", "composition", "delta")
         options = {"n_records": n_records} | {name: getattr(self, name) for name in names}
-        probe = self._stated(self.epsilon, n_records, sizes)
+        probe = self._stated(self.epsilon, sizes)
         self.learner_epsilon_ = learner_epsilon(
             self.epsilon, inner_delta=probe.delta, relation=probe.neighbouring, **options
         )
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
-        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_records, sizes)
+        self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
             raise ValueError(
@@ -456,28 +458,19 @@ class PrivateBaggingClassifier(Ensemble):
         # The total budget is what is promised; bisection stops a little below it, rounding a little above.
         return replace(guarantee, epsilon=max(float(self.epsilon), guarantee.epsilon), event=None, source=source)
 
-    def _stated(self, epsilon: float, n_records: int, sizes: list[int]) -> Guarantee:
+    def _stated(self, epsilon: float, sizes: list[int]) -> Guarantee:
         """What learners with this budget guarantee for made-up bags of all `sizes`."""
-
-        def learner() -> Any:
-            return self._learner(n_records, min(epsilon, _LARGEST_EPSILON), None)
-
-        stated = [
-            planned_guarantee(learner, size, self.n_features_in_, self.classes_, self.neighbouring) for size in sizes
-        ]
+        make = partial(self._learner, min(epsilon, _LARGEST_EPSILON), None)
+        public = self.n_features_in_, self.classes_, self.neighbouring
+        stated = [planned_guarantee(make, size, *public) for size in sizes]
         worst = max(stated, key=lambda guarantee: guarantee.epsilon)
         return replace(worst, delta=max(guarantee.delta for guarantee in stated))
 
-    def _learner(self, n_records: int, epsilon: float, random_state: int | None) -> Any:
+    def _learner(self, epsilon: float, random_state: int | None) -> Any:
         values = {"epsilon": epsilon, "classes": tuple(self.classes), "random_state": random_state}
         if self.neighbouring is ADD_REMOVE:
-            values["n_records"] = max(round(n_records / self.n_estimators), 1)
+            values["n_records"] = max(round(self.n_records / self.n_estimators), 1)
         return new_learner(self.estimator, **values)
-
-    def _fitted_learner(self, n_records: int, rng: np.random.Generator, X: NDArray, y: NDArray) -> Any:
-        """A learner fitted to one bag, with noise of its own."""
-        learner = self._learner(n_records, self.learner_epsilon_, child_state(self.random_state, rng))
-        return fit_learner(learner, X, y)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Share of the votes, or mean probabilities, (n, 2), columns as in `classes_`."""

@@ -6,7 +6,7 @@ private record. That its guarantee does not depend on private records either is 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -62,11 +62,11 @@ class Wrapper(SharedParameters, PrivateMixin, ClassifierMixin, BaseEstimator, AB
         self._check_parameters()
         # Where the number of records is private, that there are none must be no error.
         fewest = 1 if getattr(self, "neighbouring", None) is REPLACE_ONE else 0
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         self.classes_ = np.unique(np.asarray(self.classes))
-        label_codes(y, self.classes_)
-        relation, plan = self._planned(X, y)
-        self._learn(Ledger((X, y), relation, self._noise_generator(X, y)), plan)
+        label_codes(records[1], self.classes_)
+        relation, plan = self._planned(*records)
+        self._learn(Ledger(records, relation, self._noise_generator(*records)), plan)
         return self
 
     @abstractmethod
@@ -170,19 +170,13 @@ def with_origin(X: NDArray, y: NDArray, classes: NDArray) -> Records:
     return np.vstack([X, rows]), np.concatenate([y, labels])
 
 
-def restate(learner: Any, guarantee: Guarantee) -> None:
+def restate(fitted: Any, guarantee: Guarantee) -> None:
     """Put `guarantee` in place of every one that the fitted learner, and what it is made of, states for itself."""
-    for part in _parts(learner):
-        for name, value in vars(part).items():
-            if isinstance(value, Guarantee):
-                setattr(part, name, guarantee)
-
-
-def _parts(value: Any) -> Iterator[BaseEstimator]:
-    """An estimator and all those on it, in lists and dicts too."""
-    if isinstance(value, BaseEstimator):
-        yield value
-        value = vars(value)
-    if isinstance(value, list | tuple | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _parts(item)
+    if isinstance(fitted, BaseEstimator):
+        fitted = vars(fitted)
+        fitted.update({name: guarantee for name, value in fitted.items() if isinstance(value, Guarantee)})
+    if isinstance(fitted, dict):
+        fitted = list(fitted.values())
+    if isinstance(fitted, list | tuple):
+        for item in fitted:
+            restate(item, guarantee)

@@ -182,7 +182,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0).astype(int)]
 
     def _model(self) -> ObjectivePerturbationClassifier:
-        return getattr(self, "estimator_", ObjectivePerturbationClassifier())
+        return self.estimator_ if hasattr(self, "estimator_") else ObjectivePerturbationClassifier()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,6 @@ three trials however many there were. Both promise their whole `epsilon` for the
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from typing import Any, ClassVar
@@ -169,10 +168,10 @@ class _PrivateSearch(ModelPredictions, Wrapper):
 def _parts(ledger: Ledger, cut: list[NDArray]) -> list[Ledger]:
     """A ledger of the records in each of these groups of rows, which share none."""
 
-    def of(rows: NDArray) -> Callable[[Records], Records]:
-        return lambda records: (records[0][rows], records[1][rows])
+    def held(rows: NDArray, records: Records) -> Records:
+        return records[0][rows], records[1][rows]
 
-    return ledger.parts([of(rows) for rows in cut])
+    return ledger.parts([partial(held, rows) for rows in cut])
 
 
 class PartitionedSearch(_PrivateSearch):

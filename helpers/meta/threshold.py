@@ -251,8 +251,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Labels (n,): the second class where the score is at least `threshold_`."""
-        X = self._seen(X)
-        scores = self.estimator_.predict_proba(X)[:, 1] if self._uses_probabilities() else self._log_odds(X)
+        rows = self._seen(X)
+        scores = self.estimator_.predict_proba(rows)[:, 1] if self._uses_probabilities() else self._log_odds(rows)
         return self.classes_[(scores >= self.threshold_).astype(int)]
 
     def _uses_probabilities(self) -> bool:

@@ -49,10 +49,10 @@ class StableSampler(DeclaredParameters, BaseSampler):
     def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray]:
         self._check_parameters()
         # Under add/remove the number of records is private, so that none at all is no error.
-        X, y = validate_data(self, X, y, ensure_min_samples=0, **self._accepts)
-        check_classification_targets(y)
-        self.stability_ = self._stability(y)
-        return X, y
+        records = validate_data(self, X, y, ensure_min_samples=0, **self._accepts)
+        check_classification_targets(records[1])
+        self.stability_ = self._stability(records[1])
+        return records
 
     @abstractmethod
     def _stability(self, y: NDArray) -> ChangedRows:

@@ -92,10 +92,9 @@ def neighbour_lists(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) ->
     X = _squarable(check_array(X, dtype=np.float64, ensure_min_samples=2))
     n = len(X)
     k = check_integer("k", k, low=1, high=n - 1)
-    if jitter is not None:
-        jitter = check_array(jitter, ensure_2d=False, dtype=np.float64)
-        if jitter.shape != (n,) or len(np.unique(jitter)) < n:
-            raise ValueError(f"jitter must hold {n} distinct numbers, got an array of shape {jitter.shape}")
+    ties = None if jitter is None else check_array(jitter, ensure_2d=False, dtype=np.float64)
+    if ties is not None and (ties.shape != (n,) or len(np.unique(ties)) < n):
+        raise ValueError(f"jitter must hold {n} distinct numbers, got an array of shape {ties.shape}")
     candidates = min(n, k + 1 + _SPARE_NEIGHBOURS)
     reach, rows = NearestNeighbors(n_neighbors=candidates).fit(X).kneighbors(X)
     distances = np.empty(rows.shape)
@@ -108,10 +107,10 @@ def neighbour_lists(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) ->
         # The search may round inner products: a point that it left out can be this much nearer than it says.
         rounding = 16 * (X.shape[1] + 8) * np.finfo(float).eps * np.max(np.sum(X**2, axis=1))
         complete = reach[:, -1] ** 2 - rounding > np.partition(distances, k - 1, axis=1)[:, k - 1]
-    order = _tie_order(X, jitter, np.arange(n)[:, np.newaxis], rows, distances)
+    order = _tie_order(X, ties, np.arange(n)[:, np.newaxis], rows, distances)
     lists = np.take_along_axis(rows, order[:, :k], axis=1)
     for i in np.flatnonzero(~complete):
-        lists[i] = _neighbours_of(i, X, k, jitter)
+        lists[i] = _neighbours_of(int(i), X, k, ties)
     return lists
 
 
@@ -441,8 +440,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
         members = np.flatnonzero(y == self.minority)
         jitter = rng.random(len(X))[members]
         bases, neighbours = self._pairs(points, members, jitter, rng)
-        if hasattr(self, "diagnostics_"):
-            del self.diagnostics_  # of an earlier call
+        self.__dict__.pop("diagnostics_", None)  # of an earlier call
         if self.diagnostics:
             self.diagnostics_ = {"base_indices": bases, "neighbour_indices": neighbours}
             self._assume("diagnostics_ not published")
