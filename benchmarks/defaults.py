@@ -40,7 +40,7 @@ SHAPES = {
     "cube, unit rows": ("cube", "unit"),
 }
 SHAPES |= {"Gaussian, unit rows": ("gaussian", "unit"), "Gaussian": ("gaussian", "clip")}
-VALUES = {  # of each setting; the first is the default
+VALUES = {  # of each setting; the first is the default, and for a recall what `ThresholdClassifier` advises
     "largest_norm": (10.0, 1.0, 3.0, 30.0, 100.0),
     "counts_share": (0.1, 0.03, 0.3),
     "intercept_scaling": (0.1, 0.01, 0.3, 1.0),

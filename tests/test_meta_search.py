@@ -367,6 +367,7 @@ def test_ranges_end_where_they_are_said_to():
         ({"epsilon": 0.0}, "epsilon must be a finite number in .0, inf., got 0.0"),
         ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
         ({"param_grid": []}, "param_grid"),
+        ({"param_grid": 3}, "param_grid must be a dict of lists"),
         ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),
         ({"estimator": erm.ERMClassifier()}, "estimator must be a classifier with a parameter 'epsilon'"),
         ({"estimator": None}, "estimator must be a classifier"),

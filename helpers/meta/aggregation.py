@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from helpers.checks import any_value, integer, real
+from helpers.checks import integer, optional, real
 from helpers.meta.bagging import Ensemble, assign_evenly
 from helpers.meta.learners import Records, check_learner, fit_learner, made_up, new_learner, restate, with_seed
 from helpers.predictions import ModelPredictions
@@ -202,6 +202,13 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
         restate(self.estimator_, self.guarantee_)  # a learner that is private itself states something else
 
 
+def _check_table(name: str, value: Any) -> NDArray[np.float64]:
+    try:
+        return check_array(value, dtype=np.float64, input_name=name)
+    except TypeError:
+        raise ValueError(f"{name} must be a table of numbers, got {value!r}") from None
+
+
 class PATEClassifier(_DisjointLearners):
     """A student that learns public records with the noisy votes of teachers, which learn disjoint parts of the private.
 
@@ -263,7 +270,7 @@ class PATEClassifier(_DisjointLearners):
     ('(5, 1e-06)-DP, replace-one', True)
     """
 
-    _allowed: ClassVar[dict] = {"public_records": any_value, "n_queries": integer(low=1)}
+    _allowed: ClassVar[dict] = {"public_records": optional(_check_table), "n_queries": integer(low=1)}
     _predictor = "student_"
 
     def __init__(
@@ -278,7 +285,7 @@ class PATEClassifier(_DisjointLearners):
         if self.public_records is None:
             queries = rng.uniform(-_FAR, _FAR, (self.n_queries, d))
         else:
-            public = check_array(self.public_records, dtype=np.float64, input_name="public_records")
+            public = _check_table("public_records", self.public_records)
             if public.shape[1] != d:
                 raise ValueError(f"public_records must have as many features as X, {d}, got {public.shape[1]}")
             queries = public[rng.permutation(len(public))[: self.n_queries]]

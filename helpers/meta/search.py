@@ -95,7 +95,12 @@ class _PrivateSearch(ModelPredictions, Wrapper):
                 raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
             for cost in self.mistake_costs.values():
                 check_real("mistake_costs", cost, low=0, high=1)
-        grid = list(ParameterGrid(self.param_grid))
+        try:
+            grid = list(ParameterGrid(self.param_grid))
+        except TypeError as error:
+            raise ValueError(
+                f"param_grid must be a dict of lists, or a list of such, got {self.param_grid!r}"
+            ) from error
         if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
             raise ValueError(
                 f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
