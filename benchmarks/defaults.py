@@ -26,7 +26,7 @@ from benchmarks.recording import RESULTS, record
 from benchmarks.reserve import DEVELOPMENT
 from helpers import data
 from helpers.erm import DPGradientDescentClassifier, default_regularization
-from helpers.meta import PrivateLogisticRegression
+from helpers.meta import PrivateLogisticRegression, ThresholdClassifier
 
 SCORES = RESULTS / "defaults-scores.csv"
 EPSILONS = (0.1, 0.5, 1.0, 5.0)
@@ -40,7 +40,7 @@ SHAPES = {
     "cube, unit rows": ("cube", "unit"),
 }
 SHAPES |= {"Gaussian, unit rows": ("gaussian", "unit"), "Gaussian": ("gaussian", "clip")}
-VALUES = {  # of each setting; the first is the default
+VALUES = {  # of each setting; the first is the default, and for a recall what `ThresholdClassifier` advises
     "largest_norm": (10.0, 1.0, 3.0, 30.0, 100.0),
     "counts_share": (0.1, 0.03, 0.3),
     "intercept_scaling": (0.1, 0.01, 0.3, 1.0),
@@ -75,8 +75,9 @@ def model(name: str, value, records, n: int, epsilon: float, delta: float, seed:
         noise, rows = SHAPES[value]
         return PrivateLogisticRegression(epsilon, delta, noise=noise, rows=rows, **common)
     if name == "threshold_share":
-        options = {"objective": "recall", "target_recall": TARGET_RECALL, "threshold_share": value}
-        return PrivateLogisticRegression(epsilon, delta, **options, **common)
+        inner = PrivateLogisticRegression(epsilon, delta, bounds=common["bounds"])
+        options = {"target_recall": TARGET_RECALL, "threshold_share": value}
+        return ThresholdClassifier(inner, epsilon, "recall", random_state=common["random_state"], **options)
     return PrivateLogisticRegression(epsilon, delta, **{name: value}, **common)
 
 

@@ -38,7 +38,7 @@ def compared(
     yield scored(one, test, method="DPLR", m=1, voting="hard")
     for m in learners:
         for name, kind in kinds.items():
-            if getattr(kind(learner, m), "public_labels", False) and min(train.counts) < m:
+            if kind(learner, m).sampling == "public-strata" and min(train.counts) < m:
                 continue
             model = ensemble(kind, learner, train, m, seed, **budget)
             for voting in ("hard", "soft"):

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import linprog
 
-from helpers.checks import check_boolean, check_integer, check_real
+from helpers.checks import check_boolean, check_integer, check_real, label_codes
 
 
 def bagging_distribution(
@@ -131,6 +131,33 @@ def _replacements(bag: tuple, n_values: int) -> set[tuple]:
     return changed - {bag}
 
 
+def assign_in_blocks(y, n_bags) -> np.ndarray:
+    """Bag of each record (n,) by its rank among the labels (n,) equal to its own, in consecutive blocks.
+
+    >>> assign_in_blocks([0, 1, 0, 0, 0], 2).tolist()
+    [0, 0, 0, 1, 1]
+    """
+    n_bags = check_integer("n_bags", n_bags, low=1)
+    y = np.asarray(y)
+    bags = np.zeros(len(y), dtype=np.int64)
+    for label in np.unique(y):
+        members = np.flatnonzero(y == label)
+        bags[members] = np.arange(len(members)) * n_bags // len(members)
+    return bags
+
+
+def assign_within_class(y, n_bags, rng) -> np.ndarray:
+    """Bag of each record by its own label, 0 or 1: every row draws a bag for either label.
+
+    The draws look at no label, so one flipped label moves one record, from one bag to another; nobody else moves.
+
+    >>> assign_within_class([0, 1, 1], 3, np.random.default_rng(0)).tolist()
+    [2, 0, 0]
+    """
+    n_bags, codes = check_integer("n_bags", n_bags, low=1), label_codes(np.asarray(y), np.arange(2))
+    return rng.integers(n_bags, size=(len(codes), 2))[np.arange(len(codes)), codes]
+
+
 def bags_touched(y, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """What one flipped label does at worst: (bags that change, records that come or go in all bags together).
 
@@ -142,8 +169,7 @@ def bags_touched(y, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, in
     assign : callable
         From labels (n,) to bags (n,).
 
-    >>> from helpers.meta.bagging import assign_by_rank
-    >>> bags_touched([0, 0, 0, 1, 1, 1], lambda y: assign_by_rank(y, 3, blocks=True))
+    >>> bags_touched([0, 0, 0, 1, 1, 1], lambda y: assign_in_blocks(y, 3))
     (3, 10)
     """
     y = np.asarray(y)

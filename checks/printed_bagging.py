@@ -7,8 +7,9 @@ drawn twice, and the ensemble that divides its budget so. The sound ones are in 
 import warnings
 from dataclasses import replace
 from functools import lru_cache
+from typing import ClassVar
 
-from helpers.checks import check_integer, check_real
+from helpers.checks import check_integer, check_real, choice
 from helpers.meta.bagging import PrivateBaggingClassifier, largest_budget
 from helpers.privacy import REPLACE_ONE, Guarantee, PrivacyLeakWarning, compose
 
@@ -23,7 +24,7 @@ def printed_guarantee(inner: Guarantee, *, n_estimators, composition="basic", de
     inner : Guarantee
         Of each learner, on its bag.
     n_estimators : int
-    composition : {"basic", "advanced", "optimal", "rdp", "pld"}
+    composition : {"basic", "advanced", "optimal"}
     delta : float
         Total, in [0, 1).
 
@@ -70,7 +71,7 @@ def printed_learner_epsilon(epsilon, *, n_estimators, composition="basic", delta
         inner = Guarantee(inner_epsilon, inner_delta, REPLACE_ONE)
         return printed_guarantee(inner, n_estimators=n_estimators, composition=composition, delta=delta).epsilon
 
-    return largest_budget(total, epsilon, accurate=composition not in ("pld", "rdp"))
+    return largest_budget(total, epsilon)
 
 
 class PrintedBaggingClassifier(PrivateBaggingClassifier):
@@ -87,32 +88,12 @@ class PrintedBaggingClassifier(PrivateBaggingClassifier):
     Source: Rosenblatt et al. 2025, Section 4.1 and Appendix C.1.
     """
 
-    def __init__(
-        self,
-        estimator=None,
-        n_estimators=10,
-        epsilon=1.0,
-        delta=0.0,
-        sample_size=None,
-        voting="hard",
-        composition="basic",
-        classes=(0, 1),
-        random_state=None,
-    ):
-        super().__init__(
-            estimator,
-            n_estimators,
-            epsilon,
-            delta,
-            sampling="bootstrap",
-            sample_size=sample_size,
-            voting=voting,
-            composition=composition,
-            classes=classes,
-            random_state=random_state,
-        )
+    _allowed: ClassVar[dict] = {"sampling": choice("bootstrap"), "neighbouring": choice(REPLACE_ONE)}
 
-    def _planned(self, n_records, sizes) -> Guarantee:
+    def __init__(self, estimator=None, n_estimators=10, epsilon=1.0, delta=0.0, sampling="bootstrap", **shared):
+        super().__init__(estimator, n_estimators, epsilon, delta, sampling, **shared)
+
+    def _shared_out(self, n_records, sizes) -> Guarantee:
         warnings.warn(
             "each learner is taken as private in the data, but it is so in its bag only, which can hold a record many "
             "times",
@@ -120,7 +101,7 @@ class PrintedBaggingClassifier(PrivateBaggingClassifier):
             stacklevel=4,
         )
         options = {"n_estimators": self.n_estimators, "composition": self.composition, "delta": self.delta}
-        stated = self._stated(self.epsilon, n_records, sizes)
+        stated = self._stated(self.epsilon, sizes)
         self.learner_epsilon_ = printed_learner_epsilon(self.epsilon, inner_delta=stated.delta, **options)
-        self.learner_guarantee_ = self._stated(self.learner_epsilon_, n_records, sizes)
+        self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         return printed_guarantee(self.learner_guarantee_, **options)

@@ -52,7 +52,7 @@ def test_decisions_are_those_of_the_model(records):
 def test_all_kinds_and_votes_are_compared_once(records):
     kinds = {
         "disjoint": partial(PrivateBaggingClassifier, sampling="disjoint"),
-        "strata": partial(PrivateBaggingClassifier, sampling="stratified-disjoint", public_labels=True),
+        "strata": partial(PrivateBaggingClassifier, sampling="public-strata"),
     }
     train, test = ensembles.drawn(records, 100, 19.0, 0, 0.3)  # four minority records to learn from
     rows = list(bagging.compared(train, test, LEARNER, kinds, [2, 6], 0, epsilon=2.0, delta=1e-4))

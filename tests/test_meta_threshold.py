@@ -57,38 +57,22 @@ def population(n, prevalence, distance, seed):
 
 PREVALENCE, DISTANCE = 0.05, 2.0
 AUC = 0.9214  # of two normal classes two standard deviations apart
-COSTS = {0: 1.0, 1: 10.0}
-
-
-def cost(y, predicted):
-    return -sum(price * np.mean((y == label) & (predicted != label)) for label, price in COSTS.items())
 
 
 @pytest.mark.parametrize(
     ("objective", "value", "slack"),
-    [("balanced_accuracy", balanced_accuracy_score, 0.005), ("expected_cost", cost, 0.003), ("f1", f1_score, 0.005)],
+    [("balanced_accuracy", balanced_accuracy_score, 0.005), ("f1", f1_score, 0.05)],  # 0.8 is a wrong guess of the AUC
 )
 @pytest.mark.parametrize("learner", [Oracle(), Oracle(relation=ADD_REMOVE)], ids=["replace", "add"])
 def test_the_threshold_is_near_the_best_one(objective, value, slack, learner):
-    model = meta.ThresholdClassifier(
-        learner, 50.0, objective, mistake_costs=COSTS if objective == "expected_cost" else None, expected_auc=AUC
-    )
+    model = meta.ThresholdClassifier(learner, 50.0, objective)
     model.fit(*population(20_000, PREVALENCE, DISTANCE, 1))
     X, y = population(50_000, PREVALENCE, DISTANCE, 2)
     reached = value(y, model.predict(X))
     best = max(value(y, (X[:, 0] >= t).astype(int)) for t in np.linspace(-5, 1, 41))
     at_one_half = value(y, (X[:, 0] >= 0).astype(int))
     assert best - slack <= reached
-    assert reached > at_one_half + 4 * slack
-
-
-@pytest.mark.parametrize(("expected", "lost"), [(0.8, 0.05), (0.97, 0.03)])
-def test_f1_forgives_a_wrong_guess_of_the_auc(expected, lost):
-    model = meta.ThresholdClassifier(Oracle(), 50.0, "f1", expected_auc=expected)
-    model.fit(*population(20_000, PREVALENCE, DISTANCE, 1))
-    X, y = population(50_000, PREVALENCE, DISTANCE, 2)
-    best = max(f1_score(y, (X[:, 0] >= t).astype(int)) for t in np.linspace(-2, 1, 25))
-    assert best - lost <= f1_score(y, model.predict(X))
+    assert reached > at_one_half + 0.01
 
 
 def test_f1_threshold_is_half_the_best_f1():
@@ -158,7 +142,7 @@ def test_seeds_repeat_a_result_and_share_no_noise():
 
 @pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 def test_a_seed_is_assumed_to_be_secret(objective):
-    model = meta.ThresholdClassifier(BASE, 1.0, objective, mistake_costs=COSTS)
+    model = meta.ThresholdClassifier(BASE, 1.0, objective)
     free = model.fit(*records())
     assert SEED_SECRET not in (*free.guarantee_.assumes, *free.estimator_.guarantee_.assumes)
     assert SEED_SECRET in model.set_params(random_state=3).fit(*records()).guarantee_.assumes
@@ -192,14 +176,13 @@ def test_one_record_moves_the_ranks_by_the_stated_sensitivity(monkeypatch, relat
 @pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 @pytest.mark.parametrize("learner", [BASE, ADDING], ids=["replace", "add"])
 def test_the_whole_budget_is_promised_and_shared_out(objective, learner):
-    model = meta.ThresholdClassifier(learner, 3.0, objective, mistake_costs=COSTS, random_state=0).fit(*records())
-    learning = 3.0 if objective == "expected_cost" else 2.7
+    model = meta.ThresholdClassifier(learner, 3.0, objective, random_state=0).fit(*records())
     assert model.guarantee_.epsilon == pytest.approx(3.0, rel=1e-12)
-    assert model.estimator_.guarantee_.epsilon == pytest.approx(learning)
+    assert model.estimator_.guarantee_.epsilon == pytest.approx(2.7)
     assert model.guarantee_.neighbouring is learner.neighbouring
     assert model.guarantee_.delta == 0
     assert {"set of labels public", "norm bound (radius) public"} <= set(model.guarantee_.assumes)
-    assert (model.prevalence_ is None) == (objective in ("expected_cost", "recall"))
+    assert (model.prevalence_ is None) == (objective == "recall")
 
 
 def test_delta_is_the_learners():
@@ -231,7 +214,7 @@ def test_the_default_is_a_plain_learner_with_nine_tenths_and_a_noisy_prior():
 @pytest.mark.parametrize("label", [0, 1])
 def test_private_values_never_fail(objective, learner, n, label):
     X, y = records(30)[0][:n], np.full(n, label)
-    model = meta.ThresholdClassifier(learner, 1.0, objective, mistake_costs=COSTS).fit(X, y)
+    model = meta.ThresholdClassifier(learner, 1.0, objective).fit(X, y)
     assert math.isfinite(model.threshold_)
     assert set(model.predict(records()[0])) <= {0, 1}
 
@@ -251,11 +234,7 @@ def test_labels_keep_their_names():
         ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
         ({"objective": "accuracy"}, "objective"),
         ({"threshold_share": 1.0}, "threshold_share"),
-        ({"expected_auc": 1.0}, "expected_auc"),
         ({"target_recall": 0.0}, "target_recall"),
-        ({"objective": "expected_cost"}, "mistake_costs"),
-        ({"mistake_costs": {0: 1.0, 1: 0.0}}, "mistake_costs"),
-        ({"mistake_costs": {0: 1.0, 2: 1.0}}, "mistake_costs"),
         ({"classes": (0, 1, 2)}, "classes must be two"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
         ({"estimator": None}, "estimator must be a classifier"),
@@ -313,16 +292,11 @@ def test_the_auc_of_these_tests():
 
 
 def test_thresholds_by_hand():
-    assert threshold.cost_threshold(1.0, 9.0) == pytest.approx(0.1)
-    assert threshold.cost_threshold(3.0, 1.0) == pytest.approx(0.75)
     assert [round(threshold.f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)] == [0.02, 0.09, 0.252]
     assert threshold.f1_threshold(0.3, 0.5) == pytest.approx(0.3 / 1.3, abs=1e-6)  # all are called "yes"
     for bad in ((0.0, 0.8), (1.0, 0.8), (0.3, 0.49), (0.3, 1.0)):
         with pytest.raises(ValueError, match="must be"):
             threshold.f1_threshold(*bad)
-    for bad in ((0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)):
-        with pytest.raises(ValueError, match="must be"):
-            threshold.cost_threshold(*bad)
 
 
 @pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
@@ -352,16 +326,15 @@ def test_candidates_are_the_published_ones():
 
 @pytest.mark.parametrize("learner", [BASE, ADDING], ids=["replace", "add"])
 def test_what_is_assumed_is_named(learner):
-    def assumed(objective, **changes):
-        model = meta.ThresholdClassifier(learner, 3.0, objective, mistake_costs=COSTS, **changes)
+    def assumed(objective):
+        model = meta.ThresholdClassifier(learner, 3.0, objective)
         return set(model.fit(*records()).guarantee_.assumes)
 
     inner = set(learner.fit(*records()).guarantee_.assumes)
     size = {"number of records public"} if learner is BASE else set()
     usual = inner | size | {"set of labels public"}
-    assert assumed("expected_cost") == usual | {"costs of mistakes public"}
     assert assumed("balanced_accuracy") == usual | {"class list"}
-    assert assumed("f1") == usual | {"class list", "expected AUC public"}
+    assert assumed("f1") == usual | {"class list"}
     assert assumed("recall") == usual
 
 
@@ -391,10 +364,10 @@ def test_probabilities_decide_where_there_are_some():
     raw = meta.ThresholdClassifier(BARE, 5.0, "recall", target_recall=0.5)
     assert raw.fit(X, y).threshold_ in threshold.CANDIDATES
     assert np.array_equal(raw.predict(X), (raw.decision_function(X) >= raw.threshold_).astype(int))
-    for bad in ({"expected_auc": 0.499}, {"target_recall": 1.0}, {"threshold_share": 0.0}, {"threshold_share": -0.5}):
+    for bad in ({"target_recall": 1.0}, {"threshold_share": 0.0}, {"threshold_share": -0.5}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             meta.ThresholdClassifier(Oracle()).set_params(**bad).fit(None, None)
-    for fine in ({"expected_auc": 0.5}, {"target_recall": 0.01}, {"threshold_share": 0.99}):
+    for fine in ({"target_recall": 0.01}, {"threshold_share": 0.99}):
         meta.ThresholdClassifier(Oracle()).set_params(**fine).fit(X[:, :1], y)
 
 

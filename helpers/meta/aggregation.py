@@ -11,83 +11,43 @@ Neighbours are replace-one, with n public, or add/remove-one; the noise is the s
 
 import math
 import warnings
-from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
+from dp_accounting import NeighboringRelation
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 
-from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes, validate_records
-from helpers.meta.bagging import assign_evenly
-from helpers.meta.learners import fit_learner, new_learner, restate
+from helpers.checks import integer, optional, real
+from helpers.meta.bagging import Ensemble, assign_evenly
+from helpers.meta.learners import Records, check_learner, fit_learner, made_up, new_learner, restate, with_seed
 from helpers.predictions import ModelPredictions
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    Ledger,
-    PrivateMixin,
-    check_random_state,
-    child_state,
-    gaussian_multiplier,
-)
+from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state, gaussian_multiplier
 
 _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 
 
-class _DisjointLearners(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class _DisjointLearners(ModelPredictions, Ensemble):
     """Parts, learners and predictions of both."""
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    _allowed: ClassVar[dict] = {"estimator": partial(check_learner, needed=())}
 
-    def fit(self, X, y):
-        """Fit to X (n, d) and labels y (n,); returns self."""
-        self._check_parameters()
-        fewest = 0 if self.neighbouring is ADD_REMOVE else 1
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        classes = check_classes(self.classes, 2)
-        label_codes(y, classes)
-        if self.neighbouring is REPLACE_ONE and self.n_estimators > len(X):
-            raise ValueError(
-                f"n_estimators must be at most the number of records, got {self.n_estimators} for {len(X)} sample(s)"
-            )
-        self.classes_ = classes
-        self._learn(Ledger((X, y), self.neighbouring, self._noise_generator(X, y)))
-        restate(self._model(), self.guarantee_)  # a learner that is private itself states something else
-        return self
+    def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, None]:
+        self._check_parts(len(X))
+        return self.neighbouring, None
 
-    @abstractmethod
-    def _learn(self, ledger: Ledger) -> None:
-        """Set what is fitted, from one answer of the ledger about what all learners say."""
+    def _new(self, seed: int | None = None) -> Any:
+        """An unfitted copy; every part of it that draws gets the seed."""
+        return with_seed(new_learner(self.estimator, classes=tuple(self.classes)), seed)
 
-    @abstractmethod
-    def _model(self) -> BaseEstimator:
-        """What predicts; before the fit, what it will be made from."""
-
-    def _check_parameters(self):
-        check_random_state(self.random_state)
-        _check_classifier("estimator", self.estimator)
-        check_integer("n_estimators", self.n_estimators, low=1)
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_real("delta", self.delta, low=0, high=1, inclusive="low")
-        check_classes(self.classes, 2)
-        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-
-    def _new(self, estimator, random_state=None) -> BaseEstimator:
-        """An unfitted copy; every part of it that draws, a step of a pipeline too, gets the seed."""
-        learner = new_learner(estimator, classes=tuple(self.classes))
-        seeds = {name: random_state for name in learner.get_params() if name.split("__")[-1] == "random_state"}
-        return learner.set_params(**seeds)
-
-    def _seed(self, estimator, rng) -> int | None:
+    def _seed(self, rng: np.random.Generator) -> int | None:
         """Randomness of a learner's own, so that what one draws cannot move what another says. A private learner has a
         source of its own, unless the whole is to be reproduced."""
-        if isinstance(estimator, PrivateMixin):
+        if isinstance(self.estimator, PrivateMixin):
             return child_state(self.random_state, rng)
         return int(rng.integers(2**32))
 
@@ -109,19 +69,19 @@ class _DisjointLearners(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEst
         ledger.assume("set of labels public", "a record's part does not depend on other records")
         ledger.assume("learners share no state and print nothing")
 
-        def answers(records):
+        def answers(records: Records) -> NDArray:
             X, y = records
             # Each record's own draw, so that one record more or less moves no other.
             parts = rng.integers(m, size=len(X)) if even is None else even
-            seeds = [self._seed(self.estimator, rng) for _ in range(m)]
+            seeds = [self._seed(rng) for _ in range(m)]
             return np.array([answer(X[parts == k], y[parts == k], seed) for k, seed in enumerate(seeds)])
 
-        def answer(X, y, seed):
+        def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
             # Neither an error nor a warning may leave: whatever it is, it depends on private values.
             with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(seed):
                 warnings.simplefilter("ignore")
                 try:
-                    found = said(fit_learner(self._new(self.estimator, seed), X, y))
+                    found = said(fit_learner(self._new(seed), X, y))
                     usable = found.shape == silence.shape and np.isfinite(found).all()
                 except (Exception, SystemExit):
                     usable = False
@@ -201,37 +161,16 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     ('(5, 0)-DP, replace-one', True)
     """
 
-    def __init__(
-        self,
-        estimator=None,
-        n_estimators=20,
-        epsilon=1.0,
-        delta=0.0,
-        radius=1.0,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.n_estimators = n_estimators
-        self.epsilon = epsilon
-        self.delta = delta
+    _allowed: ClassVar[dict] = {"radius": real(low=1e-100)}  # below, the length of a vector is lost to underflow
+
+    def __init__(self, estimator=None, n_estimators=20, epsilon=1.0, delta=0.0, radius=1.0, **shared):
+        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
         self.radius = radius
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.random_state = random_state
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_real("radius", self.radius, low=1e-100)  # below, the length of a vector is lost to underflow
-
-    def _model(self):
-        return getattr(self, "estimator_", self.estimator)
-
-    def _learn(self, ledger):
+    def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
-        self.estimator_ = fit_learner(self._new(self.estimator), *_made_up(d, self.classes_))
-        shapes = [np.shape(getattr(self.estimator_, name, None)) for name in ("coef_", "intercept_")]
+        self.estimator_ = fit_learner(self._new(), *made_up(4, d, self.classes_))
+        shapes = [np.shape(getattr(self.estimator_, name, ())) for name in ("coef_", "intercept_")]
         if shapes != [(1, d), (1,)]:
             raise ValueError(
                 f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"
@@ -241,11 +180,11 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
         except AttributeError:
             raise ValueError(f"estimator must let coef_ and intercept_ be set, got {self.estimator!r}") from None
 
-        def shortened(learner):
+        def shortened(learner: Any) -> NDArray:
             found = np.append(learner.coef_, learner.intercept_)
             return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
 
-        def mean(answers):
+        def mean(answers: NDArray) -> NDArray:
             return answers.mean(axis=0)
 
         answers = self._answers(ledger, shortened, np.zeros(d + 1))
@@ -260,6 +199,14 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
         self.estimator_.coef_, self.estimator_.intercept_ = self.coef_, self.intercept_
         source = f"mean over {self.n_estimators} disjoint parts; {mechanism}"
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=("radius public",))
+        restate(self.estimator_, self.guarantee_)  # a learner that is private itself states something else
+
+
+def _check_table(name: str, value: Any) -> NDArray[np.float64]:
+    try:
+        return check_array(value, dtype=np.float64, input_name=name)
+    except TypeError:
+        raise ValueError(f"{name} must be a table of numbers, got {value!r}") from None
 
 
 class PATEClassifier(_DisjointLearners):
@@ -272,7 +219,8 @@ class PATEClassifier(_DisjointLearners):
     Parameters
     ----------
     estimator : classifier
-        The teacher; it need not be private. Parameters `classes` and `random_state` are set where it has them.
+        The teacher, and another of it the student; it need not be private. Noisy labels may all be equal, so one that
+        fails on one class is refused. Parameters `classes` and `random_state` are set where it has them.
     n_estimators : int
         m >= 1, the number of teachers.
     epsilon, delta : float
@@ -283,9 +231,6 @@ class PATEClassifier(_DisjointLearners):
         Without them `n_queries` records are made up, uniformly in the cube [-1, 1]^d.
     n_queries : int
         q >= 1, public; of more `public_records` a random choice is labelled.
-    student : classifier, optional
-        What learns the labelled public records; by default another of `estimator`. Noisy labels may all be equal, so
-        one that fails on one class is refused.
     classes : sequence of two labels
         Public.
     neighbouring : NeighboringRelation
@@ -304,8 +249,9 @@ class PATEClassifier(_DisjointLearners):
     Raises
     ------
     ValueError
-        From `fit`: a parameter out of range; public records with another number of features; more teachers than records
-        under replace-one; a teacher or student that fails on made-up records; a label outside `classes`.
+        From `fit`: a parameter out of range; public records that are no finite table, or have other features; more
+        teachers than records under replace-one; a classifier that fails on made-up records; a label outside
+        `classes`.
 
     Notes
     -----
@@ -324,60 +270,33 @@ class PATEClassifier(_DisjointLearners):
     ('(5, 1e-06)-DP, replace-one', True)
     """
 
+    _allowed: ClassVar[dict] = {"public_records": optional(_check_table), "n_queries": integer(low=1)}
+    _predictor = "student_"
+
     def __init__(
-        self,
-        estimator=None,
-        n_estimators=20,
-        epsilon=1.0,
-        delta=1e-6,
-        public_records=None,
-        n_queries=100,
-        student=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        random_state=None,
+        self, estimator=None, n_estimators=20, epsilon=1.0, delta=1e-6, public_records=None, n_queries=100, **shared
     ):
-        self.estimator = estimator
-        self.n_estimators = n_estimators
-        self.epsilon = epsilon
-        self.delta = delta
+        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
         self.public_records = public_records
         self.n_queries = n_queries
-        self.student = student
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.random_state = random_state
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_integer("n_queries", self.n_queries, low=1)
-        if self.student is not None:
-            _check_classifier("student", self.student)
-        if self.public_records is not None:
-            _check_public_records(self.public_records)
-
-    def _model(self):
-        return getattr(self, "student_", self._pupil())
-
-    def _pupil(self):
-        return self.estimator if self.student is None else self.student
-
-    def _learn(self, ledger):
+    def _learn(self, ledger: Ledger, plan: None) -> None:
         d, rng = self.n_features_in_, ledger.rng
         if self.public_records is None:
             queries = rng.uniform(-_FAR, _FAR, (self.n_queries, d))
         else:
-            public = _check_public_records(self.public_records, d)
+            public = _check_table("public_records", self.public_records)
+            if public.shape[1] != d:
+                raise ValueError(f"public_records must have as many features as X, {d}, got {public.shape[1]}")
             queries = public[rng.permutation(len(public))[: self.n_queries]]
         # Whatever can fail without a look at private records is to fail before it.
-        self._new(self.estimator).fit(*_made_up(d, self.classes_)).predict(queries)
         for labels in (self.classes_, self.classes_[:1]):
-            self._new(self._pupil()).fit(*_made_up(d, labels))
+            self._new().fit(*made_up(4, d, labels)).predict(queries)
 
-        def vote(teacher):
+        def vote(teacher: Any) -> NDArray:
             return (teacher.predict(queries) == self.classes_[1]).astype(np.int64)
 
-        def votes(answers):
+        def votes(answers: NDArray) -> NDArray:
             return answers.sum(axis=0)
 
         q = len(queries)
@@ -390,35 +309,9 @@ class PATEClassifier(_DisjointLearners):
             noisy = answers.integers(votes, q, self.epsilon)
             mechanism = "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)"
         labels = self.classes_[(noisy > self.n_estimators / 2).astype(int)]
-        student = self._new(self._pupil(), self._seed(self._pupil(), rng))
-        self.student_ = fit_learner(student, queries, labels)
-        # A seed in a step of a pipeline would tell of the stream that made the parts and the noise.
-        seeds = [name for name in self.student_.get_params() if name.split("__")[-1] == "random_state"]
-        self.student_.set_params(**dict.fromkeys(seeds))
+        # The seeds are forgotten after the fit: they would tell of the stream that made the parts and the noise.
+        self.student_ = fit_learner(self._new(self._seed(rng)), queries, labels)
         source = f"votes of {self.n_estimators} teachers on {q} public records; {mechanism}"
         assumes = ("records to be labelled public",)
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes)
-
-
-def _made_up(n_features: int, labels: NDArray) -> tuple[NDArray, NDArray]:
-    """Four public records at the origin, with these labels."""
-    return np.zeros((4, n_features)), np.resize(labels, 4)
-
-
-def _check_classifier(name: str, value: Any) -> None:
-    if isinstance(value, type) or not all(hasattr(value, part) for part in ("fit", "get_params", "predict")):
-        raise ValueError(f"{name} must be a scikit-learn classifier, got {value!r}")
-
-
-def _check_public_records(public: Any, n_features: int | None = None) -> NDArray[np.float64]:
-    try:
-        found = np.asarray(public, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    usable = found.ndim == 2 and found.size and np.isfinite(found).all()
-    if not usable or n_features not in (None, found.shape[1]):
-        shape = f"(q, {'d' if n_features is None else n_features})"
-        raise ValueError(
-            f"public_records must be a finite table of shape {shape}, got {type(public).__name__} {found.shape}"
-        )
-    return found
+        restate(self.student_, self.guarantee_)  # a learner that is private itself states something else

@@ -1,49 +1,120 @@
-"""What all wrappers do with the learner inside: dry runs on made-up records, a budget and noise of its own, no traces.
+"""What all wrappers share: their fit, and the learner inside, which gets a budget and noise of its own.
 
 A wrapper's guarantee must not depend on the records, so it is planned with the guarantee that the learner states for
 made-up ones, and a learner that states another for other made-up ones, or fails on some, is refused before it sees a
 private record. That its guarantee does not depend on private records either is then the learner's own promise.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from dp_accounting import NeighboringRelation
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import Tags
 
-from helpers.checks import check_real
-from helpers.privacy import Guarantee
+from helpers.checks import check_classes, label_codes, real, validate_records
+from helpers.constructors import SharedParameters
+from helpers.privacy import RELATION_NAMES, REPLACE_ONE, Guarantee, Ledger, PrivateMixin
+
+Records = tuple[NDArray, NDArray]
+"""Features (n, d) and labels (n,)."""
 
 
-def check_learner(estimator: Any, *needed: str) -> None:
-    """Refuse what is no scikit-learn estimator with the parameters `needed`.
+def check_learner(name: str, estimator: Any, *, needed: Sequence[str] = ("epsilon",)) -> None:
+    """Refuse what is no classifier with the parameters `needed`.
 
-    >>> check_learner(None, "epsilon")
+    >>> check_learner("estimator", None)
     Traceback (most recent call last):
     ValueError: estimator must be a classifier with a parameter 'epsilon', got None
     """
-    is_estimator = not isinstance(estimator, type) and all(hasattr(estimator, name) for name in ("fit", "get_params"))
-    for name in needed:
-        if not is_estimator or name not in estimator.get_params(deep=False):
-            raise ValueError(f"estimator must be a classifier with a parameter {name!r}, got {estimator!r}")
+    usable = not isinstance(estimator, type) and all(hasattr(estimator, part) for part in ("fit", "get_params"))
+    missing = [one for one in needed if not usable or one not in estimator.get_params(deep=False)]
+    if missing or not usable:
+        wanted = f" with a parameter {missing[0]!r}" if missing else ""
+        raise ValueError(f"{name} must be a classifier{wanted}, got {estimator!r}")
 
 
-def new_learner(estimator: BaseEstimator, **values: Any) -> BaseEstimator:
+class Wrapper(SharedParameters, PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
+    """A classifier that releases something about records through the classifier `estimator` inside it.
+
+    A subclass plans with public numbers before it looks at a record (`_planned`), and learns from a ledger's answers
+    alone (`_learn`).
+    """
+
+    _allowed: ClassVar[dict] = {
+        "estimator": check_learner,
+        "epsilon": real(low=0, inclusive="neither"),
+        "classes": lambda _, classes: check_classes(classes, 2),
+    }
+    _predictor = "estimator_"  # the attribute that predicts, once it is there
+
+    def __init__(self, estimator=None, epsilon=1.0, classes=(0, 1), random_state=None):
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.classes = classes
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (n, d) and labels y (n,); returns self."""
+        self._check_parameters()
+        # Where the number of records is private, that there are none must be no error.
+        fewest = 1 if getattr(self, "neighbouring", None) is REPLACE_ONE else 0
+        records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        self.classes_ = np.unique(np.asarray(self.classes))
+        label_codes(records[1], self.classes_)
+        relation, plan = self._planned(*records)
+        self._learn(Ledger(records, relation, self._noise_generator(*records)), plan)
+        return self
+
+    @abstractmethod
+    def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, Any]:
+        """The neighbouring relation, and what else `_learn` is to know beside the ledger, all of it public.
+
+        A learner or a size that does not fit is refused here.
+        """
+
+    @abstractmethod
+    def _learn(self, ledger: Ledger, plan: Any) -> None:
+        """Set what is fitted."""
+
+    def _model(self) -> Any:
+        """What predicts; before the fit, what it will be made from."""
+        return getattr(self, self._predictor, self.estimator)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = np.size(self.classes) > 2
+        return tags
+
+
+def new_learner(estimator: Any, **values: Any) -> Any:
     """An unfitted copy with those of the `values` set that are parameters of it."""
     known = estimator.get_params(deep=False)
     return clone(estimator).set_params(**{name: value for name, value in values.items() if name in known})
 
 
-def fit_learner(learner: BaseEstimator, X: NDArray, y: NDArray) -> BaseEstimator:
-    """The learner fitted to X (n, d) and y (n,), without the seed of its noise."""
+def with_seed(estimator: Any, seed: int | None) -> Any:
+    """The estimator with this `random_state` for every part of it that draws, a step of a pipeline too."""
+    names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
+    return estimator.set_params(**dict.fromkeys(names, seed))
+
+
+def fit_learner(learner: Any, X: NDArray, y: NDArray) -> Any:
+    """The learner fitted to X (n, d) and y (n,), without the seeds of its noise."""
     learner.fit(X, y)
-    if "random_state" in learner.get_params(deep=False):
-        learner.set_params(random_state=None)
-    return learner
+    return with_seed(learner, None)
 
 
-def planned_guarantee(make: Callable[[], BaseEstimator], n_rows: int, n_features: int, classes: NDArray) -> Guarantee:
+def planned_guarantee(
+    make: Callable[[], Any],
+    n_rows: int,
+    n_features: int,
+    classes: NDArray,
+    neighbouring: NeighboringRelation | None = None,
+) -> Guarantee:
     """What the learner guarantees for `n_rows` records, from fits to made-up ones.
 
     Parameters
@@ -54,46 +125,40 @@ def planned_guarantee(make: Callable[[], BaseEstimator], n_rows: int, n_features
         Public: as many as the learner will get, since a guarantee, or whether there is one, may depend on it.
     classes : array (K,)
         Public labels.
+    neighbouring : NeighboringRelation, optional
+        The relation that the guarantee must be for.
 
     Raises
     ------
     ValueError
-        No `guarantee_` after the fit, or not the same for all made-up records; and whatever the learner refuses.
+        No `guarantee_` after the fit, one for another relation, or not the same for all made-up records; and whatever
+        the learner refuses.
     """
+    spread = np.zeros((n_rows, n_features))
+    spread[:, 0] = np.linspace(-1, 1, n_rows)
     stated = []
-    for X, y in _made_up(n_rows, n_features, classes):
+    # Two data sets that differ in the values and in which classes occur.
+    for X, y in (made_up(n_rows, n_features, classes), (spread, np.full(n_rows, classes[0]))):
         guarantee = getattr(make().fit(X, y), "guarantee_", None)
         if not isinstance(guarantee, Guarantee):
             raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
         stated.append(guarantee)
-    if stated[0] != stated[1]:
+    first, second = stated
+    if first != second:
         raise ValueError(
-            f"estimator must have one guarantee whatever its records are, got {stated[0]} and {stated[1]} for "
-            "made-up records"
+            f"estimator must have one guarantee whatever its records are, got {first} and {second} for made-up records"
         )
-    return stated[0]
+    if neighbouring not in (None, first.neighbouring):
+        raise ValueError(f"estimator must be private under {RELATION_NAMES[neighbouring]}, got {first} from {make()!r}")
+    return first
 
 
-def part_of(rows: NDArray) -> Callable[[tuple[NDArray, NDArray]], tuple[NDArray, NDArray]]:
-    """A function that takes a pair X, y and gives the records in these rows."""
-    return lambda records: (records[0][rows], records[1][rows])
+def made_up(n_rows: int, n_features: int, labels: NDArray) -> Records:
+    """Public records at the origin with these labels, in turn."""
+    return np.zeros((n_rows, n_features)), np.resize(labels, n_rows)
 
 
-def check_mistake_costs(mistake_costs: Any, classes: NDArray, **allowed: Any) -> None:
-    """Refuse what is no dict of prices over the labels.
-
-    Raises
-    ------
-    ValueError
-        Other keys than `classes`, or a price that `check_real` refuses where this is `allowed`.
-    """
-    if not isinstance(mistake_costs, dict) or set(mistake_costs) != set(classes.tolist()):
-        raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {mistake_costs!r}")
-    for cost in mistake_costs.values():
-        check_real("mistake_costs", cost, **allowed)
-
-
-def with_origin(X: NDArray, y: NDArray, classes: NDArray) -> tuple[NDArray, NDArray]:
+def with_origin(X: NDArray, y: NDArray, classes: NDArray) -> Records:
     """The records and one more at the origin for each class, so that there are some where their number is private.
 
     Records that everybody has change nothing for neighbours.
@@ -101,30 +166,17 @@ def with_origin(X: NDArray, y: NDArray, classes: NDArray) -> tuple[NDArray, NDAr
     >>> with_origin(np.empty((0, 1)), np.empty(0, int), np.array([0, 1]))[1].tolist()
     [0, 1]
     """
-    return np.vstack([X, np.zeros((len(classes), X.shape[1]))]), np.concatenate([y, classes])
+    rows, labels = made_up(len(classes), X.shape[1], classes)
+    return np.vstack([X, rows]), np.concatenate([y, labels])
 
 
-def restate(learner: BaseEstimator, guarantee: Guarantee) -> None:
+def restate(fitted: Any, guarantee: Guarantee) -> None:
     """Put `guarantee` in place of every one that the fitted learner, and what it is made of, states for itself."""
-    for part in _parts(learner):
-        for name, value in vars(part).items():
-            if isinstance(value, Guarantee):
-                setattr(part, name, guarantee)
-
-
-def _made_up(n_rows: int, n_features: int, classes: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
-    """Two data sets that differ in the values and in which classes occur."""
-    yield np.zeros((n_rows, n_features)), np.resize(classes, n_rows)
-    spread = np.zeros((n_rows, n_features))
-    spread[:, 0] = np.linspace(-1, 1, n_rows)
-    yield spread, np.full(n_rows, classes[0])
-
-
-def _parts(value: Any) -> Iterator[BaseEstimator]:
-    """An estimator and all those on it, in lists and dicts too."""
-    if isinstance(value, BaseEstimator):
-        yield value
-        value = vars(value)
-    if isinstance(value, list | tuple | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _parts(item)
+    if isinstance(fitted, BaseEstimator):
+        fitted = vars(fitted)
+        fitted.update({name: guarantee for name, value in fitted.items() if isinstance(value, Guarantee)})
+    if isinstance(fitted, dict):
+        fitted = list(fitted.values())
+    if isinstance(fitted, list | tuple):
+        for item in fitted:
+            restate(item, guarantee)

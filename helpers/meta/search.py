@@ -7,39 +7,36 @@ three trials however many there were. Both promise their whole `epsilon` for the
 """
 
 import math
+from abc import abstractmethod
+from functools import partial
+from itertools import cycle
+from typing import Any, ClassVar
 
 import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.typing import NDArray
 from scipy.optimize import brentq
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import ParameterGrid
 
-from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
+from helpers.checks import any_value, check_choice, check_classes, check_real, choice, optional, real
 from helpers.meta.learners import (
+    Records,
+    Wrapper,
     check_learner,
-    check_mistake_costs,
     fit_learner,
     new_learner,
-    part_of,
     planned_guarantee,
     restate,
 )
 from helpers.predictions import ModelPredictions
-from helpers.privacy import (
-    EXACT_REALS,
-    RELATION_NAMES,
-    REPLACE_ONE,
-    Guarantee,
-    Ledger,
-    PrivateMixin,
-    check_random_state,
-    child_state,
-)
+from helpers.privacy import EXACT_REALS, REPLACE_ONE, Guarantee, Ledger, child_state
 
+_HELD_OUT = 0.2  # share of the records to judge by, where all candidates learn from the others
 _MOST_TRIALS = 1e9
 REPEATS = {"geometric": 1.0, "logarithmic": 0.0}  # law of the number of trials: shape of the negative binomial
 
 
-def selection_epsilon(epsilon, shape=1.0) -> float:
+def selection_epsilon(epsilon: float, shape: float = 1.0) -> float:
     """Epsilon of the best of a random number of runs of an epsilon-DP mechanism, runs and scores not chosen published.
 
     Parameters
@@ -58,7 +55,7 @@ def selection_epsilon(epsilon, shape=1.0) -> float:
     return (2 + check_real("shape", shape, low=0)) * check_real("epsilon", epsilon, low=0)
 
 
-def draw_repeats(rng, mean, law="geometric") -> int:
+def draw_repeats(rng: np.random.Generator, mean: float, law: str = "geometric") -> int:
     """A number of trials, at least 1, of the given mean in [1, 1e9], by a law that `REPEATS` names.
 
     >>> draw_repeats(np.random.default_rng(0), 1.0)
@@ -74,47 +71,30 @@ def draw_repeats(rng, mean, law="geometric") -> int:
     return int(rng.logseries(-math.expm1(-t)))
 
 
-class _PrivateSearch(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
+class _PrivateSearch(ModelPredictions, Wrapper):
     """What both searches share: the grid, the learners, the score. Not for use by itself."""
 
-    def fit(self, X, y):
-        """Fit to X (n, d) and labels y (n,); returns self."""
-        grid = self._check_parameters()
-        X, y = validate_records(self, X, y, dtype=np.float64)
-        self.classes_ = np.unique(self.classes)
-        label_codes(y, self.classes_)
-        sizes = self._sizes(len(X), len(grid))
-        planned = [self._planned(setting, size, X.shape[1]) for setting, size in zip(grid, sizes, strict=True)]
-        self._learn(Ledger((X, y), REPLACE_ONE, self._noise_generator(X, y)), grid, planned)
-        restate(self.best_estimator_, self.guarantee_)  # its own does not count that it was selected
-        return self
+    _allowed: ClassVar[dict] = {
+        "estimator": partial(check_learner, needed=("epsilon", "random_state")),
+        "param_grid": any_value,
+        "mistake_costs": any_value,
+        "classes": lambda _, classes: check_classes(classes),
+    }
+    _predictor = "best_estimator_"
+    _source: str
 
-    def _learn(self, ledger, grid, planned):
-        """Set what is fitted; `planned` is what each setting of the grid guarantees."""
-        ledger.assume("candidates public", "set of labels public")
+    def __init__(self, estimator, param_grid, epsilon=1.0, mistake_costs=None, **shared):
+        super().__init__(estimator, epsilon, **shared)
+        self.param_grid = param_grid
+        self.mistake_costs = mistake_costs
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.mistake_costs is not None:
-            ledger.assume("costs of mistakes public")
-        # The choice depends on all candidates, so it needs what any of them assumes.
-        ledger.assume(*(item for guarantee in planned for item in guarantee.assumes))
-        self.best_params_, self.best_estimator_ = self._search(ledger, grid, planned)
-        self.guarantee_ = ledger.guarantee(self.epsilon, 0.0, source=self._source)
-
-    def _model(self):
-        return getattr(self, "best_estimator_", self.estimator)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = np.size(self.classes) > 2
-        return tags
-
-    def _check_parameters(self) -> list[dict]:
-        check_random_state(self.random_state)
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_real("held_out", self.held_out, low=0, high=1, inclusive="neither")
-        classes = check_classes(self.classes)
-        if self.mistake_costs is not None:
-            check_mistake_costs(self.mistake_costs, classes, low=0, high=1)
-        check_learner(self.estimator, "epsilon", "random_state")
+            if not isinstance(self.mistake_costs, dict) or set(self.mistake_costs) != set(self.classes):
+                raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
+            for cost in self.mistake_costs.values():
+                check_real("mistake_costs", cost, low=0, high=1)
         try:
             grid = list(ParameterGrid(self.param_grid))
         except TypeError as error:
@@ -125,44 +105,78 @@ class _PrivateSearch(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstima
             raise ValueError(
                 f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
             )
-        for setting in grid:
-            self._learner(setting, None)  # scikit-learn names parameters that there are not
-        return grid
 
-    def _learner(self, setting, random_state):
+    def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
+        """Rows to learn from, for each candidate its own or the same for all, and last those to judge by."""
+        judging, learning = np.split(order, [max(round(_HELD_OUT * len(order)), 1)])
+        return [learning, judging]
+
+    @abstractmethod
+    def _trial_epsilon(self) -> float:
+        """What one candidate may spend."""
+
+    def _learner(self, setting: dict, random_state: int | None) -> Any:
         learner = new_learner(self.estimator, epsilon=self._trial_epsilon()).set_params(**setting)
         return learner.set_params(random_state=random_state)
 
-    def _planned(self, setting, n_rows, n_features) -> Guarantee:
-        """The guarantee of one candidate's trial, from made-up records, or a refusal."""
-        found = planned_guarantee(lambda: self._learner(setting, None), n_rows, n_features, self.classes_)
-        epsilon = self._trial_epsilon()
-        if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
-            raise ValueError(f"estimator must be {epsilon:g}-DP with delta 0, got {found} from {setting!r}")
-        if found.neighbouring is not REPLACE_ONE:
-            raise ValueError(
-                f"estimator must be private under {RELATION_NAMES[REPLACE_ONE]}, got {found} from {setting!r}"
-            )
-        return found
+    def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, list[tuple[dict, Guarantee]]]:
+        """Each setting with what its trial guarantees for made-up records, as many as it gets."""
+        grid = list(ParameterGrid(self.param_grid))
+        *learning, judging = self._cut(np.arange(len(X)), len(grid))
+        if not all(map(len, (*learning, judging))):
+            needed = len(learning) + 1
+            raise ValueError(f"X must have at least {needed} records, one for each part, got {len(X)} sample(s)")
+        candidates, epsilon = [], self._trial_epsilon()
+        for setting, rows in zip(grid, cycle(learning), strict=False):
+            make = partial(self._learner, setting, None)
+            found = planned_guarantee(make, len(rows), self.n_features_in_, self.classes_, REPLACE_ONE)
+            if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
+                raise ValueError(f"estimator must be {epsilon:g}-DP with delta 0, got {found} from {setting!r}")
+            candidates.append((setting, found))
+        return REPLACE_ONE, candidates
 
-    def _fitted(self, ledger, setting, guarantee):
+    def _learn(self, ledger: Ledger, candidates: list[tuple[dict, Guarantee]]) -> None:
+        ledger.assume("candidates public", "set of labels public")
+        if self.mistake_costs is not None:
+            ledger.assume("costs of mistakes public")
+        # The choice depends on all candidates, so it needs what any of them assumes.
+        ledger.assume(*(item for _, guarantee in candidates for item in guarantee.assumes))
+        cut = self._cut(ledger.rng.permutation(ledger.n_records()), len(candidates))
+        self.best_params_, self.best_estimator_ = self._search(ledger, candidates, cut)
+        self.guarantee_ = ledger.guarantee(self.epsilon, 0.0, source=self._source)
+        restate(self.best_estimator_, self.guarantee_)  # its own does not count that it was selected
+
+    @abstractmethod
+    def _search(self, ledger: Ledger, candidates: list, cut: list[NDArray]) -> tuple[dict, Any]:
+        """The chosen setting and its learner."""
+
+    def _fitted(self, ledger: Ledger, setting: dict, guarantee: Guarantee) -> Any:
         """A learner of one setting, fitted to the ledger's records with noise of its own."""
         learner = self._learner(setting, child_state(self.random_state, ledger.rng))
         return ledger.fitted(lambda records: fit_learner(learner, *records), guarantee)
 
-    def _mistakes(self, learner, records) -> float:
+    def _costs(self) -> dict:
+        return dict.fromkeys(self.classes, 1.0) if self.mistake_costs is None else self.mistake_costs
+
+    def _mistakes(self, learner: Any, records: Records) -> float:
         """Sum of the costs of the records that the learner gets wrong."""
         X, y = records
         wrong = learner.predict(X) != y
-        if self.mistake_costs is None:
-            return float(wrong.sum())
-        return float(sum(cost * np.sum(wrong & (y == label)) for label, cost in self.mistake_costs.items()))
+        return float(sum(cost * np.sum(wrong & (y == label)) for label, cost in self._costs().items()))
 
     def _largest_cost(self) -> float:
         """Sensitivity of the mistakes: the record that changes is right before and wrong after, or wrong at two
         prices."""
-        largest = 1.0 if self.mistake_costs is None else max(self.mistake_costs.values())
-        return largest or 1.0
+        return max(self._costs().values()) or 1.0
+
+
+def _parts(ledger: Ledger, cut: list[NDArray]) -> list[Ledger]:
+    """A ledger of the records in each of these groups of rows, which share none."""
+
+    def held(rows: NDArray, records: Records) -> Records:
+        return records[0][rows], records[1][rows]
+
+    return ledger.parts([partial(held, rows) for rows in cut])
 
 
 class PartitionedSearch(_PrivateSearch):
@@ -182,10 +196,8 @@ class PartitionedSearch(_PrivateSearch):
         Total budget, > 0.
     parts : {"disjoint", "shared"}
         "disjoint": the records are cut into m + 1 equal parts at random, the last is held out, and every candidate has
-        a part and the whole of `epsilon`. "shared": every candidate learns on all that is not held out, with
-        epsilon/m.
-    held_out : float
-        Share of the records to judge by with "shared" parts, in (0, 1).
+        a part and the whole of `epsilon`. "shared": a fifth is held out, and every candidate learns on all
+        the rest with epsilon/m.
     mistake_costs : dict, optional
         Public price in [0, 1] of a mistake on a record of each label; 1 for all if left out.
     classes : sequence of labels
@@ -221,72 +233,43 @@ class PartitionedSearch(_PrivateSearch):
 
     _source = "Chaudhuri, Monteleoni and Sarwate 2011, Theorem 8"
 
-    def __init__(
-        self,
-        estimator,
-        param_grid,
-        epsilon=1.0,
-        parts="disjoint",
-        held_out=0.2,
-        mistake_costs=None,
-        classes=(0, 1),
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
+    _allowed: ClassVar[dict] = {"parts": choice("disjoint", "shared")}
+
+    def __init__(self, estimator, param_grid, epsilon=1.0, parts="disjoint", **shared):
+        super().__init__(estimator, param_grid, epsilon, **shared)
         self.parts = parts
-        self.held_out = held_out
-        self.mistake_costs = mistake_costs
-        self.classes = classes
-        self.random_state = random_state
 
-    def _check_parameters(self):
-        check_choice("parts", self.parts, ("disjoint", "shared"))
-        return super()._check_parameters()
+    def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
+        return (
+            np.array_split(order, n_candidates + 1) if self.parts == "disjoint" else super()._cut(order, n_candidates)
+        )
 
-    def _sizes(self, n_rows, n_candidates) -> list[int]:
-        needed = n_candidates + 1 if self.parts == "disjoint" else 2
-        if n_rows < needed:
-            raise ValueError(f"X must have at least {needed} records, one for each part, got {n_rows} sample(s)")
-        if self.parts == "disjoint":
-            return [len(part) for part in np.array_split(np.arange(n_rows), needed)[:-1]]
-        return [n_rows - _n_held_out(n_rows, self.held_out)] * n_candidates
-
-    def _trial_epsilon(self):
+    def _trial_epsilon(self) -> float:
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
 
-    def _search(self, ledger, grid, planned):
-        n = ledger.n_records()
-        order = ledger.rng.permutation(n)
-        if self.parts == "disjoint":
-            cut = np.array_split(order, len(grid) + 1)
-        else:
-            judges, rest = np.split(order, [_n_held_out(n, self.held_out)])
-            cut = [rest, judges]
-        *learning, judging = ledger.parts([part_of(rows) for rows in cut])
-        if self.parts == "shared":
-            learning *= len(grid)
-        learners = [self._fitted(*trial) for trial in zip(learning, grid, planned, strict=True)]
+    def _search(self, ledger: Ledger, candidates: list, cut: list[NDArray]) -> tuple[dict, Any]:
+        *learning, judging = _parts(ledger, cut)
+        trials = zip(candidates, cycle(learning), strict=False)
+        learners = [self._fitted(part, *candidate) for candidate, part in trials]
 
-        def scores(records):
+        def scores(records: Records) -> NDArray:
             return np.array([-self._mistakes(learner, records) for learner in learners])
 
         best = judging.choose(scores, self._largest_cost(), epsilon=self.epsilon)
-        return grid[best], learners[best]
+        return candidates[best][0], learners[best]
 
 
 class RepeatedSearch(_PrivateSearch):
     """Best of a random number of trials of randomly drawn candidates, judged by noisy mistakes on records held out.
 
-    One trial draws a candidate, fits it with a third of `epsilon` ("logarithmic": half) to the records not held out,
-    and adds Laplace noise of the same budget to its mistakes on those held out. A record is in one of the two parts, so
+    One trial draws a candidate, fits it with a third of `epsilon` ("logarithmic": half) to four fifths of the records,
+    and adds Laplace noise of the same budget to its mistakes on the others. A record is in one of the two parts, so
     the trial is private at that budget. The best of a random number of trials costs three times as much ("logarithmic":
     twice), whatever the number of candidates and trials.
 
     Parameters
     ----------
-    estimator, param_grid, epsilon, held_out, mistake_costs, classes, random_state
+    estimator, param_grid, epsilon, mistake_costs, classes, random_state
         As in `PartitionedSearch`.
     trials : float
         Mean number of trials, in [1, 1e9]. It does not enter the budget, only the running time. None: three for each
@@ -321,65 +304,33 @@ class RepeatedSearch(_PrivateSearch):
 
     _source = "Papernot and Steinke 2022, Theorem 2"
 
-    def __init__(
-        self,
-        estimator,
-        param_grid,
-        epsilon=1.0,
-        trials=None,
-        law="geometric",
-        held_out=0.2,
-        mistake_costs=None,
-        classes=(0, 1),
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
+    _allowed: ClassVar[dict] = {"trials": optional(real(low=1, high=_MOST_TRIALS)), "law": choice(*REPEATS)}
+
+    def __init__(self, estimator, param_grid, epsilon=1.0, trials=None, law="geometric", **shared):
+        super().__init__(estimator, param_grid, epsilon, **shared)
         self.trials = trials
         self.law = law
-        self.held_out = held_out
-        self.mistake_costs = mistake_costs
-        self.classes = classes
-        self.random_state = random_state
 
-    def _check_parameters(self):
-        check_choice("law", self.law, tuple(REPEATS))
-        if self.trials is not None:
-            check_real("trials", self.trials, low=1, high=_MOST_TRIALS)
-        return super()._check_parameters()
-
-    def _sizes(self, n_rows, n_candidates) -> list[int]:
-        if n_rows < 2:
-            raise ValueError(f"X must have at least 2 records, one for each part, got {n_rows} sample(s)")
-        return [n_rows - _n_held_out(n_rows, self.held_out)] * n_candidates
-
-    def _trial_epsilon(self):
+    def _trial_epsilon(self) -> float:
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])
 
-    def _search(self, ledger, grid, planned):
-        n, rng = ledger.n_records(), ledger.rng
-        judges, rest = np.split(rng.permutation(n), [_n_held_out(n, self.held_out)])
-        n_trials = draw_repeats(rng, 3.0 * len(grid) if self.trials is None else float(self.trials), self.law)
-        budget = self._trial_epsilon()
+    def _search(self, ledger: Ledger, candidates: list, cut: list[NDArray]) -> tuple[dict, Any]:
+        rng, budget = ledger.rng, self._trial_epsilon()
+        n_trials = draw_repeats(rng, 3.0 * len(candidates) if self.trials is None else float(self.trials), self.law)
 
-        def tried(records):
+        def tried(records: Records) -> tuple[float, dict, Any]:
             """Noisy score, setting and learner of one trial, which has a bill of its own."""
-            trial, at = Ledger(records, ledger.neighbouring, rng), rng.integers(len(grid))
-            learning, judging = trial.parts([part_of(rest), part_of(judges)])
-            learner = self._fitted(learning, grid[at], planned[at])
+            trial, at = Ledger(records, ledger.neighbouring, rng), rng.integers(len(candidates))
+            learning, judging = _parts(trial, cut)
+            learner = self._fitted(learning, *candidates[at])
             # Real noise, although mistakes are integers: scores must not tie, and only their order shows.
             score = judging.laplace(lambda held: -self._mistakes(learner, held), self._largest_cost(), budget)
             trial.guarantee(budget, 0.0, source="larger of what learning and judging cost")
-            return score, grid[at], learner
+            return score, candidates[at][0], learner
 
-        def best_of_trials(records):
+        def best_of_trials(records: Records) -> tuple[dict, Any]:
             return max((tried(records) for _ in range(n_trials)), key=lambda trial: trial[0])[1:]
 
         ledger.assume("number of trials and running time secret", EXACT_REALS)
         total = selection_epsilon(budget, REPEATS[self.law])
         return ledger.fitted(best_of_trials, Guarantee(total, 0.0, ledger.neighbouring, source=self._source))
-
-
-def _n_held_out(n_rows, share) -> int:
-    return min(max(round(share * n_rows), 1), n_rows - 1)

@@ -6,52 +6,31 @@ well the scores are calibrated decides about the result, and nothing here improv
 """
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtr, ndtri
-from sklearn.base import BaseEstimator, ClassifierMixin
 
-from helpers.checks import check_choice, check_classes, check_real, label_codes, validate_records
-from helpers.meta.learners import (
-    check_learner,
-    check_mistake_costs,
-    fit_learner,
-    new_learner,
-    planned_guarantee,
-    with_origin,
-)
+from helpers.checks import check_real, choice, real
+from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.predictions import ModelPredictions
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, PrivateMixin, check_random_state, child_state
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, child_state
 
-OBJECTIVES = ("balanced_accuracy", "expected_cost", "f1", "recall")
 _SOURCES = {
     "balanced_accuracy": "the noisy prevalence as threshold",
-    "expected_cost": "a threshold from public costs",
     "f1": "a threshold from the noisy prevalence",
     "recall": "a private quantile of the minority's scores (Smith 2011)",
 }
+OBJECTIVES = tuple(_SOURCES)
 _RESPONSES = ("predict_proba", "decision_function")
+_EXPECTED_AUC = 0.8  # for "f1"; a wrong guess costs little
 # Log-odds that a threshold for a target recall is chosen from; more of them would cost nothing.
 CANDIDATES = np.linspace(-10.0, 10.0, 20_001)
 
 
-def cost_threshold(majority_cost, minority_cost) -> float:
-    """Probability from which to predict the minority for the least expected cost, from the prices of the two mistakes.
-
-    A false alarm costs (1 - p) `majority_cost`, a miss p `minority_cost`, whatever the prevalence is. The scores have
-    to be calibrated. Source: Elkan 2001, Equation 2.
-
-    >>> cost_threshold(1.0, 49.0)
-    0.02
-    """
-    prices = [
-        check_real(name, price, low=0, inclusive="neither")
-        for name, price in (("majority_cost", majority_cost), ("minority_cost", minority_cost))
-    ]
-    return prices[0] / sum(prices)
-
-
-def f1_threshold(prevalence, expected_auc) -> float:
+def f1_threshold(prevalence: float, expected_auc: float) -> float:
     """Probability from which to predict the minority for the largest F1, if the ranking is as good as expected.
 
     Half of the largest F1 that can be reached: of F1 = 2 hits / (n1 + alarms and hits), another "yes" raises the upper
@@ -104,7 +83,7 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     """
     target = check_real("target", target, low=0, high=1, inclusive="neither")
 
-    def nearness(records):
+    def nearness(records: Records) -> NDArray:
         log_odds, is_minority = records
         minority = np.sort(log_odds[is_minority])
         return -np.abs(np.searchsorted(minority, CANDIDATES) - (1 - target) * len(minority))
@@ -113,45 +92,7 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     return float(CANDIDATES[ledger.choose(nearness, change, epsilon=epsilon)])
 
 
-class ThresholdMixin:
-    """What a classifier's parameters from `objective` to `target_recall` say about where it decides.
-
-    Subclasses have `_log_odds`, the log-odds (n,) of the minority for records X (n, d), n at least 1, and
-    `_threshold_epsilon`, the part of epsilon that the threshold costs.
-    """
-
-    def _check_threshold(self, classes, objectives):
-        check_choice("objective", self.objective, objectives)
-        check_real("threshold_share", self.threshold_share, low=0, high=1, inclusive="neither")
-        check_real("expected_auc", self.expected_auc, low=0.5, high=1, inclusive="low")
-        check_real("target_recall", self.target_recall, low=0, high=1, inclusive="neither")
-        if self.objective == "expected_cost" or self.mistake_costs is not None:
-            check_mistake_costs(self.mistake_costs, classes, low=0, inclusive="neither")
-
-    def _threshold_log_odds(self, ledger, prevalence) -> float:
-        """Log-odds to decide at, from the noisy prevalence or, for "recall", an answer of the ledger of X and y."""
-        match self.objective:
-            case "balanced_accuracy":
-                probability = prevalence
-            case "f1":
-                probability = f1_threshold(prevalence, self.expected_auc)
-            case "expected_cost":
-                probability = cost_threshold(*(self.mistake_costs[label] for label in self.classes_.tolist()))
-            case "recall":
-
-                def scored(records):
-                    X, y = records
-                    log_odds = self._log_odds(X) if len(X) else np.empty(0)  # no classifier takes an empty table
-                    return log_odds, y == self.classes_[1]
-
-                return recall_threshold(ledger.view(scored), self.target_recall, self._threshold_epsilon())
-        return float(logit(probability))
-
-    def _threshold_assumptions(self) -> tuple[str, ...]:
-        return {"expected_cost": ("costs of mistakes public",), "f1": ("expected AUC public",)}.get(self.objective, ())
-
-
-class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
+class ThresholdClassifier(ModelPredictions, Wrapper):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
     The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels. All
@@ -166,18 +107,14 @@ class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, Classi
         `random_state` where it has them.
     epsilon : float
         Total budget, > 0.
-    objective : {"balanced_accuracy", "expected_cost", "f1", "recall"}
+    objective : {"balanced_accuracy", "f1", "recall"}
         What the threshold is best for. "balanced_accuracy": the noisy prevalence, which would be exact without noise
-        for calibrated scores (Notes). "expected_cost": `cost_threshold` of public costs, exact for calibrated scores;
-        nothing is counted, and the learner gets the whole budget. "f1": `f1_threshold`, an approximation even then.
+        for calibrated scores (Notes). "f1": `f1_threshold` for a learner whose AUC is 0.8, an approximation even then.
         "recall": `recall_threshold`, a private quantile of the minority's scores on the records of the fit, which needs
         no calibration, but recall on new records is lower where the learner overfits.
     threshold_share : float
-        Part of `epsilon` for the threshold, in (0, 1). Public, like all parameters.
-    mistake_costs : dict, optional
-        Price, > 0, of a mistake on a record of each label, for "expected_cost".
-    expected_auc : float
-        For "f1": how well the learner is expected to rank, in [0.5, 1). A guess from outside the data.
+        Part of `epsilon` for the threshold, in (0, 1). Public, like all parameters. A rank among few records needs
+        more than a count: for "recall", 0.3 did best on development sets (`benchmarks/defaults.py`).
     target_recall : float
         For "recall", in (0, 1).
     classes : sequence of two labels
@@ -193,7 +130,7 @@ class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, Classi
         In the units of the scores that decide: a probability where the learner gives one, else log-odds. The second
         class is predicted from it on.
     prevalence_ : float or None
-        The noisy one that the threshold comes from, for "balanced_accuracy" and "f1".
+        The noisy one that the threshold comes from; None for "recall".
     guarantee_ : helpers.privacy.Guarantee
         Of all of these together; `estimator_.guarantee_` is its part.
     classes_ : ndarray (2,); n_features_in_ : int
@@ -225,127 +162,103 @@ class ThresholdClassifier(PrivateMixin, ThresholdMixin, ModelPredictions, Classi
     (0.02, '(10, 0)-DP, replace-one')
     """
 
+    _allowed: ClassVar[dict] = {
+        "objective": choice(*OBJECTIVES),
+        "threshold_share": real(low=0, high=1, inclusive="neither"),
+        "target_recall": real(low=0, high=1, inclusive="neither"),
+    }
+
     def __init__(
         self,
         estimator,
         epsilon=1.0,
         objective="balanced_accuracy",
         threshold_share=0.1,
-        mistake_costs=None,
-        expected_auc=0.8,
         target_recall=0.9,
-        classes=(0, 1),
-        random_state=None,
+        **shared,
     ):
-        self.estimator = estimator
-        self.epsilon = epsilon
+        super().__init__(estimator, epsilon, **shared)
         self.objective = objective
         self.threshold_share = threshold_share
-        self.mistake_costs = mistake_costs
-        self.expected_auc = expected_auc
         self.target_recall = target_recall
-        self.classes = classes
-        self.random_state = random_state
 
-    def fit(self, X, y):
-        """Fit to X (n, d) and labels y (n,); returns self."""
-        classes = self._check_parameters()
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
-        label_codes(y, classes)
-        planned = self._planned(len(X), X.shape[1], classes)
-        self._learn(Ledger((X, y), planned.neighbouring, self._noise_generator(X, y)), planned)
-        return self
-
-    def _learn(self, ledger, planned):
-        """Set what is fitted, from a private fit that guarantees what was planned and at most one answer more."""
-        self.classes_, learner = np.unique(self.classes), self._learner(child_state(self.random_state, ledger.rng))
-        replaced = ledger.neighbouring is REPLACE_ONE
-        ledger.assume(*(("number of records public",) if replaced else ()), "set of labels public")
-
-        def fit(records):
-            return fit_learner(learner, *(records if replaced else with_origin(*records, self.classes_)))
-
-        self.estimator_ = ledger.fitted(fit, planned)
-        self.prevalence_, spent = None, self._threshold_epsilon()
-        if self.objective in ("balanced_accuracy", "f1"):
-
-            def sizes(records):
-                return np.bincount(records[1] == self.classes_[1], minlength=2)
-
-            counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
-            self.prevalence_ = float(counts[1] / counts.sum())
-        log_odds = self._threshold_log_odds(ledger, self.prevalence_)
-        self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
-        self.guarantee_ = ledger.guarantee(
-            planned.epsilon + spent,
-            planned.delta,
-            source=f"{planned.source}, and {_SOURCES[self.objective]}",
-            assumes=self._threshold_assumptions(),
-        )
-
-    def predict(self, X):
-        """Labels (n,): the second class where the score is at least `threshold_`."""
-        X = self._seen(X)
-        scores = self.estimator_.predict_proba(X)[:, 1] if self._uses_probabilities() else self._log_odds(X)
-        return self.classes_[(scores >= self.threshold_).astype(int)]
-
-    def _model(self):
-        return getattr(self, "estimator_", self.estimator)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
-    def _check_parameters(self) -> np.ndarray:
-        check_random_state(self.random_state)
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        classes = check_classes(self.classes, 2)
-        self._check_threshold(classes, OBJECTIVES)
-        check_learner(self.estimator, "epsilon")
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if not any(hasattr(self.estimator, name) for name in _RESPONSES):
             raise ValueError(f"estimator must have {' or '.join(_RESPONSES)}, got {self.estimator!r}")
         weights = {n: v for n, v in self.estimator.get_params().items() if n.split("__")[-1] == "class_weight"}
         if self.objective != "recall" and any(value is not None for value in weights.values()):
             raise ValueError(f"estimator must be without class weights for objective {self.objective!r}, got {weights}")
-        return classes
 
-    def _threshold_epsilon(self) -> float:
-        return 0.0 if self.objective == "expected_cost" else self.threshold_share * self.epsilon
-
-    def _learner(self, random_state):
-        epsilon = self.epsilon - self._threshold_epsilon()
-        return new_learner(self.estimator, epsilon=epsilon, classes=tuple(self.classes), random_state=random_state)
-
-    def _planned(self, n_rows, n_features, classes) -> Guarantee:
+    def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, Guarantee]:
         """The learner's guarantee, found without looking at a record, nor at how many there are under add/remove."""
 
-        def at(size):
-            return planned_guarantee(lambda: self._learner(None), size, n_features, classes)
+        def at(size: int) -> Guarantee:
+            return planned_guarantee(lambda: self._learner(None), size, self.n_features_in_, self.classes_)
 
         try:
-            planned = at(len(classes))
+            planned = at(len(self.classes_))
         except ValueError:
-            if n_rows == 0:
+            if not len(X):
                 raise
             planned = None  # too few for this learner, perhaps
         if planned is None or planned.neighbouring is REPLACE_ONE:
-            if n_rows == 0:
+            if not len(X):
                 raise ValueError("X must have at least one record under replace-one, got 0 sample(s)")
-            planned = at(n_rows)
+            planned = at(len(X))
             if planned.neighbouring is ADD_REMOVE:
                 raise ValueError(
                     f"estimator must take any number of records under add/remove-one, got {self.estimator!r}"
                 )
-        epsilon = self.epsilon - self._threshold_epsilon()
+        epsilon = self._learner(None).epsilon
         if planned.epsilon > epsilon * (1 + 1e-9):
             raise ValueError(f"estimator must keep its epsilon, {epsilon:g}, got {planned}")
-        return planned
+        return planned.neighbouring, planned
+
+    def _learner(self, random_state: int | None) -> Any:
+        epsilon = self.epsilon - self.threshold_share * self.epsilon
+        return new_learner(self.estimator, epsilon=epsilon, classes=tuple(self.classes), random_state=random_state)
+
+    def _learn(self, ledger: Ledger, planned: Guarantee) -> None:
+        """Set what is fitted, from a private fit that guarantees what was planned and one answer more."""
+        learner, spent = self._learner(child_state(self.random_state, ledger.rng)), self.threshold_share * self.epsilon
+        replaced = ledger.neighbouring is REPLACE_ONE
+        ledger.assume(*(("number of records public",) if replaced else ()), "set of labels public")
+
+        def fit(records: Records) -> Any:
+            return fit_learner(learner, *(records if replaced else with_origin(*records, self.classes_)))
+
+        def sizes(records: Records) -> NDArray:
+            return np.bincount(records[1] == self.classes_[1], minlength=2)
+
+        def scored(records: Records) -> Records:
+            X, y = records
+            log_odds = self._log_odds(X) if len(X) else np.empty(0)  # no classifier takes an empty table
+            return log_odds, y == self.classes_[1]
+
+        self.estimator_ = ledger.fitted(fit, planned)
+        self.prevalence_ = None
+        if self.objective == "recall":
+            log_odds = recall_threshold(ledger.view(scored), self.target_recall, spent)
+        else:
+            counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
+            self.prevalence_ = float(counts[1] / counts.sum())
+            by_f1 = self.objective == "f1"
+            log_odds = float(logit(f1_threshold(self.prevalence_, _EXPECTED_AUC) if by_f1 else self.prevalence_))
+        self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
+        source = f"{planned.source}, and {_SOURCES[self.objective]}"
+        self.guarantee_ = ledger.guarantee(planned.epsilon + spent, planned.delta, source=source)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Labels (n,): the second class where the score is at least `threshold_`."""
+        rows = self._seen(X)
+        scores = self.estimator_.predict_proba(rows)[:, 1] if self._uses_probabilities() else self._log_odds(rows)
+        return self.classes_[(scores >= self.threshold_).astype(int)]
 
     def _uses_probabilities(self) -> bool:
         return hasattr(self.estimator_, "predict_proba")
 
-    def _log_odds(self, X) -> np.ndarray:
+    def _log_odds(self, X: NDArray) -> NDArray:
         if self._uses_probabilities():
             return logit(self.estimator_.predict_proba(X)[:, 1])
         return self.estimator_.decision_function(X)

@@ -6,10 +6,11 @@ both tell something about private labels. Here a sampler works on every data set
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from imblearn.base import BaseSampler
 from imblearn.utils._validation import ArraysTransformer
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -23,7 +24,7 @@ class StableSampler(DeclaredParameters, BaseSampler):
     _sampling_type = "over-sampling"
     _accepts: ClassVar[dict] = {}  # options of `validate_data`
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Check the parameters and the data, and set `stability_`; returns self.
 
         Parameters
@@ -34,7 +35,7 @@ class StableSampler(DeclaredParameters, BaseSampler):
         self._prepare(X, y)
         return self
 
-    def fit_resample(self, X, y):
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
         """Resampled X (n_resampled, d) and y (n_resampled,), of the containers' own types; the old rows come first.
 
         Parameters
@@ -45,14 +46,14 @@ class StableSampler(DeclaredParameters, BaseSampler):
         prepared = self._prepare(X, y)
         return ArraysTransformer(X, y).transform(*self._fit_resample(*prepared))
 
-    def _prepare(self, X, y):
+    def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray]:
         self._check_parameters()
         # Under add/remove the number of records is private, so that none at all is no error.
-        X, y = validate_data(self, X, y, ensure_min_samples=0, **self._accepts)
-        check_classification_targets(y)
-        self.stability_ = self._stability(y)
-        return X, y
+        records = validate_data(self, X, y, ensure_min_samples=0, **self._accepts)
+        check_classification_targets(records[1])
+        self.stability_ = self._stability(records[1])
+        return records
 
     @abstractmethod
-    def _stability(self, y) -> ChangedRows:
+    def _stability(self, y: NDArray) -> ChangedRows:
         """The law of changed rows, with a warning where it depends on the labels."""

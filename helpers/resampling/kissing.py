@@ -122,7 +122,7 @@ class Bounds:
         return self.lower == self.upper
 
 
-def bounds(dimension) -> Bounds:
+def bounds(dimension: int) -> Bounds:
     """Best known bounds on the kissing number, rigorous in this dimension.
 
     Beyond 48 the lower bound is that of a subspace. Beyond 64 the upper one is 3^d - 1, by comparing volumes: balls of

@@ -7,22 +7,24 @@ originals, and only a private learner's output on them may be released.
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
 
 from helpers.checks import any_value, check_integer
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, PrivacyLeakWarning
 from helpers.resampling.base import StableSampler
 
-NewRecords = Callable[[np.ndarray], Mapping[Hashable, int]]
+NewRecords = Callable[[NDArray], Mapping[Hashable, int]]
 """From labels (n,) to the number of copies to make in each class."""
 
 
 # --- copying --------------------------------------------------------------------------------------
 
 
-def fixed_total(n_new, minority=1) -> NewRecords:
+def fixed_total(n_new: int, minority: Hashable = 1) -> NewRecords:
     """Always `n_new` copies of minority records.
 
     >>> fixed_total(5)(np.array([0, 0, 1]))
@@ -32,21 +34,16 @@ def fixed_total(n_new, minority=1) -> NewRecords:
     return lambda y: {minority: n_new}
 
 
-def balance(minority=1) -> NewRecords:
+def balance(minority: Hashable = 1) -> NewRecords:
     """n0 - n1 copies (none if that is negative): as many minority records as others.
 
     >>> balance()(np.array([0, 0, 0, 1]))
     {1: 2}
     """
-
-    def new_records(y):
-        n_minority = int(np.sum(y == minority))
-        return {minority: max(len(y) - 2 * n_minority, 0)}
-
-    return new_records
+    return lambda y: {minority: max(len(y) - 2 * int(np.sum(y == minority)), 0)}
 
 
-def public_multiplicity(multiplicity, minority=1) -> NewRecords:
+def public_multiplicity(multiplicity: int, minority: Hashable = 1) -> NewRecords:
     """`multiplicity` copies of every minority record.
 
     >>> public_multiplicity(3)(np.array([0, 1, 1]))
@@ -56,7 +53,7 @@ def public_multiplicity(multiplicity, minority=1) -> NewRecords:
     return lambda y: {minority: multiplicity * int(np.sum(y == minority))}
 
 
-def copies_per_record(y, new_records: Mapping[Hashable, int]) -> np.ndarray:
+def copies_per_record(y: ArrayLike, new_records: Mapping[Hashable, int]) -> NDArray[np.int64]:
     """Number of copies made of each record, nested.
 
     In a class with n_k records and N_k copies to make, each record gets floor(N_k/n_k) copies and the first N_k
@@ -89,7 +86,7 @@ def copies_per_record(y, new_records: Mapping[Hashable, int]) -> np.ndarray:
 # --- stability --------------------------------------------------------------------------------------
 
 
-def substitution_bound(n_new, n_minority) -> int:
+def substitution_bound(n_new: int, n_minority: int) -> int:
     """g = ceil(N/n1) + 1: substitutions that one replaced record causes, N fixed, two classes.
 
     Sound over all data sets with at least `n_minority` minority records, so a public floor will do. Attained.
@@ -160,17 +157,17 @@ class DeterministicOversampler(StableSampler):
         self.n_new = n_new
         self.minority = minority
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
 
-    def _fit_resample(self, X, y):
+    def _fit_resample(self, X: Any, y: NDArray) -> tuple[Any, NDArray]:
         copies = copies_per_record(y, self._rule()(y))
         rows = np.concatenate([np.arange(len(y)), np.repeat(np.arange(len(y)), copies)])
         return X[rows], y[rows]
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
         self._rule()
 
@@ -185,21 +182,16 @@ class DeterministicOversampler(StableSampler):
             return balance(self.minority)
         return fixed_total(self.n_new, self.minority)
 
-    def _stability(self, y) -> ChangedRows:
+    def _stability(self, y: NDArray) -> ChangedRows:
         if self.multiplicity is not None:
             return ChangedRows(ADD_REMOVE, inserted=self.multiplicity + 1)
         bound = substitution_bound(self._rule()(y)[self.minority], max(int(np.sum(y == self.minority)), 1))
         assumes = ("class counts public (they set the number of copies)",)
-        if self.n_new != "balance":
-            warnings.warn(
-                "the stability ceil(N/n1) + 1 depends on the private number n1 of minority records",
-                PrivacyLeakWarning,
-                stacklevel=4,
-            )
-            return ChangedRows(REPLACE_ONE, certain=bound, assumes=assumes)
-        warnings.warn(
-            "the number of copies, n0 - n1, and their stability depend on the private class counts",
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
-        return ChangedRows(REPLACE_ONE, inserted=2 * bound + 2, learner_neighbouring=ADD_REMOVE, assumes=assumes)
+        if self.n_new == "balance":
+            leak = "the number of copies, n0 - n1, and their stability depend on the private class counts"
+            law = ChangedRows(REPLACE_ONE, inserted=2 * bound + 2, learner_neighbouring=ADD_REMOVE, assumes=assumes)
+        else:
+            leak = "the stability ceil(N/n1) + 1 depends on the private number n1 of minority records"
+            law = ChangedRows(REPLACE_ONE, certain=bound, assumes=assumes)
+        warnings.warn(leak, PrivacyLeakWarning, stacklevel=4)
+        return law

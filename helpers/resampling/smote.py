@@ -8,11 +8,13 @@ nobody else. Kissing numbers, on which the worst case rests, belong to `helpers.
 
 import warnings
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from dp_accounting import NeighboringRelation
+from numpy.typing import ArrayLike, NDArray
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import Tags, check_array, gen_batches
 
 from helpers.checks import (
     any_value,
@@ -56,7 +58,7 @@ _ASSUMES = (
 # --- nearest neighbours ---------------------------------------------------------------------------
 
 
-def neighbour_lists(X, k, *, jitter=None) -> np.ndarray:
+def neighbour_lists(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) -> NDArray[np.int64]:
     """Exact k nearest neighbours of every point among the others, with a stated rule for ties.
 
     With `jitter`, ties are broken as if point i were moved by t jitter[i] along the first coordinate, t > 0 tending
@@ -90,7 +92,9 @@ def neighbour_lists(X, k, *, jitter=None) -> np.ndarray:
     X = _squarable(check_array(X, dtype=np.float64, ensure_min_samples=2))
     n = len(X)
     k = check_integer("k", k, low=1, high=n - 1)
-    jitter = None if jitter is None else _check_jitter(jitter, n)
+    ties = None if jitter is None else check_array(jitter, ensure_2d=False, dtype=np.float64)
+    if ties is not None and (ties.shape != (n,) or len(np.unique(ties)) < n):
+        raise ValueError(f"jitter must hold {n} distinct numbers, got an array of shape {ties.shape}")
     candidates = min(n, k + 1 + _SPARE_NEIGHBOURS)
     reach, rows = NearestNeighbors(n_neighbors=candidates).fit(X).kneighbors(X)
     distances = np.empty(rows.shape)
@@ -103,14 +107,14 @@ def neighbour_lists(X, k, *, jitter=None) -> np.ndarray:
         # The search may round inner products: a point that it left out can be this much nearer than it says.
         rounding = 16 * (X.shape[1] + 8) * np.finfo(float).eps * np.max(np.sum(X**2, axis=1))
         complete = reach[:, -1] ** 2 - rounding > np.partition(distances, k - 1, axis=1)[:, k - 1]
-    order = _tie_order(X, jitter, np.arange(n)[:, np.newaxis], rows, distances)
+    order = _tie_order(X, ties, np.arange(n)[:, np.newaxis], rows, distances)
     lists = np.take_along_axis(rows, order[:, :k], axis=1)
     for i in np.flatnonzero(~complete):
-        lists[i] = _neighbours_of(i, X, k, jitter)
+        lists[i] = _neighbours_of(int(i), X, k, ties)
     return lists
 
 
-def in_degrees(X, k, *, jitter=None) -> np.ndarray:
+def in_degrees(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) -> NDArray[np.int64]:
     """How many of the other points have each point among their k nearest (its k-occurrence).
 
     Parameters, errors and ties as in `neighbour_lists`. It depends on the data: in a privacy proof only
@@ -129,7 +133,7 @@ def in_degrees(X, k, *, jitter=None) -> np.ndarray:
     return np.bincount(lists.ravel(), minlength=len(lists))
 
 
-def in_degree_bound(d, k, n_minority) -> int:
+def in_degree_bound(d: int, k: int, n_minority: int) -> int:
     """min(k K(d), n1 - 1): in how many of n1 points' lists of k nearest neighbours a point can be.
 
     K(d) is the kissing number, here its best rigorous upper bound. Let S be the points, none coincident with x, that
@@ -164,14 +168,7 @@ def in_degree_bound(d, k, n_minority) -> int:
     return min(k * kissing.bounds(check_integer("d", d, low=1)).upper, n_minority - 1)
 
 
-def _check_jitter(jitter, n) -> np.ndarray:
-    jitter = check_array(jitter, ensure_2d=False, dtype=np.float64)
-    if jitter.shape != (n,) or len(np.unique(jitter)) < n:
-        raise ValueError(f"jitter must hold {n} distinct numbers, got an array of shape {jitter.shape}")
-    return jitter
-
-
-def _squarable(X) -> np.ndarray:
+def _squarable(X: NDArray) -> NDArray:
     """X with magnitudes above 2^500 cut off and fractions of 2^-500 rounded away, a rule that no record can change.
 
     Squares of differences then neither overflow nor vanish. Otherwise distinct points far from or close to all others
@@ -181,12 +178,12 @@ def _squarable(X) -> np.ndarray:
     return np.where(np.abs(X) < _WHOLE_ABOVE, np.rint(X * _LARGEST) / _LARGEST, X)
 
 
-def _squared_distances(a, b) -> np.ndarray:
+def _squared_distances(a: NDArray, b: NDArray) -> NDArray:
     """Row by row, from differences: exactly 0 for coincident points, and the same whatever the other rows are."""
     return np.sum(np.square(a - b), axis=1)
 
 
-def _tie_order(X, jitter, point, neighbours, distances) -> np.ndarray:
+def _tie_order(X: NDArray, jitter: NDArray | None, point: Any, neighbours: NDArray, distances: NDArray) -> NDArray:
     """Positions that sort each row of `neighbours` by distance from `point`, ties as in `neighbour_lists`."""
     if jitter is None:
         return np.lexsort((neighbours, distances))
@@ -194,7 +191,7 @@ def _tie_order(X, jitter, point, neighbours, distances) -> np.ndarray:
     return np.lexsort((neighbours, np.square(apart), (X[point, 0] - X[neighbours, 0]) * apart, distances))
 
 
-def _neighbours_of(i, X, k, jitter) -> np.ndarray:
+def _neighbours_of(i: int, X: NDArray, k: int, jitter: NDArray | None) -> NDArray:
     """List of one point whose ties may reach beyond the candidates: among all points."""
     distances = _squared_distances(X, X[i])
     distances[i] = np.inf
@@ -205,7 +202,9 @@ def _neighbours_of(i, X, k, jitter) -> np.ndarray:
 # --- stability ------------------------------------------------------------------------------------
 
 
-def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> ChangedRows:
+def changed_rows(
+    *, d: int, k: int, n_minority: int, n_new: int, neighbouring: NeighboringRelation, bases: str = "cyclic"
+) -> ChangedRows:
     """How many of the learner's rows one changed record changes, in the worst case over the data.
 
     The learner's rows are the records and N new ones. New row t has a base record and one of the base's k neighbours;
@@ -258,7 +257,7 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
     k = check_integer("k", k, low=1, high=n_minority - 1)
     replaced = int(neighbouring == REPLACE_ONE)
     n = n_minority + 1 - replaced
-    law = {"inserted": 1 - replaced, "source": _SOURCE}
+    law: dict[str, Any] = {"inserted": 1 - replaced, "source": _SOURCE}
     degree = in_degree_bound(d, k, n)
     lists = min(2 * degree, n - 1) if replaced else degree
     assumes = (
@@ -276,9 +275,7 @@ def changed_rows(*, d, k, n_minority, n_new, neighbouring, bases="cyclic") -> Ch
 # --- guarantees -----------------------------------------------------------------------------------
 
 
-def amplification(
-    epsilon, *, d, k, n_minority, n_new, neighbouring, delta=None, inner_delta=0.0, bases="cyclic"
-) -> Guarantee:
+def amplification(epsilon: float | Guarantee, *, delta: float | None = None, **law: Any) -> Guarantee:
     """Guarantee of a private learner on the records and SMOTE's new ones.
 
     Parameters
@@ -286,12 +283,10 @@ def amplification(
     epsilon : float or Guarantee
         The learner's, >= 0, under `neighbouring`. A `Guarantee` brings its own delta and event: Gaussian learners are
         accounted for by exact shifts.
-    d, k, n_minority, n_new, neighbouring, bases
-        As in `changed_rows`.
     delta : float, optional
         In (0, 1): the epsilon there. Without it, the pure guarantee (of a pure learner).
-    inner_delta : float
-        The learner's delta; 0 with a `Guarantee`.
+    law
+        d, k, n_minority, n_new, neighbouring and bases, as in `changed_rows`.
 
     Raises
     ------
@@ -303,26 +298,21 @@ def amplification(
     >>> print(amplification(0.1, d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE))
     (2.698, 0)-DP, replace-one
     """
-    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-    rows = changed_rows(d=d, k=k, n_minority=n_minority, n_new=n_new, neighbouring=neighbouring, bases=bases)
+    rows = changed_rows(**law)
     if not isinstance(epsilon, Guarantee):
-        epsilon = Guarantee(check_real("epsilon", epsilon, low=0), inner_delta, neighbouring)
-    elif inner_delta:
-        raise ValueError(f"inner_delta must be 0 with a Guarantee, which has its own delta, got {inner_delta!r}")
+        epsilon = Guarantee(check_real("epsilon", epsilon, low=0), 0.0, rows.neighbouring)
     return rows.amplify(epsilon, delta)
 
 
-def inner_epsilon(
-    epsilon, *, d, k, n_minority, n_new, neighbouring, delta=None, inner_delta=0.0, bases="cyclic"
-) -> float:
-    """Epsilon to give the learner so that the pipeline has `epsilon`: the inverse of `amplification`.
+def inner_epsilon(epsilon: float, *, delta: float | None = None, **law: Any) -> float:
+    """Epsilon to give a pure learner so that the pipeline has `epsilon`: the inverse of `amplification`.
 
     Parameters
     ----------
     epsilon : float
         Target, > 0.
-    others
-        As in `amplification`; `delta` is required if `inner_delta` is not 0.
+    delta, law
+        As in `amplification`.
 
     Returns
     -------
@@ -337,8 +327,7 @@ def inner_epsilon(
     >>> round(inner_epsilon(1.0, d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE), 4)
     0.0379
     """
-    rows = changed_rows(d=d, k=k, n_minority=n_minority, n_new=n_new, neighbouring=neighbouring, bases=bases)
-    return rows.inner_epsilon(epsilon, delta=delta, inner_delta=inner_delta)
+    return changed_rows(**law).inner_epsilon(epsilon, delta=delta)
 
 
 # --- the resampler --------------------------------------------------------------------------------
@@ -347,7 +336,8 @@ def inner_epsilon(
 class StableSMOTE(PrivateMixin, StableSampler):
     """SMOTE with a fixed number of new records, distinct points, and a stability that holds.
 
-    Each new record lies between a minority record and one of its k nearest in the minority, chosen uniformly. Ties are
+    Each new record lies between a minority record and one of its k nearest in the minority, chosen uniformly: in the
+    box of the two, with a weight for each coordinate, as the paper prints it, and not on their segment. Ties are
     broken by an infinitesimal jitter, drawn for every record and independent of its values (`neighbour_lists`), without
     which the worst case is every list. The output holds the rows of X in their order, then the new ones.
 
@@ -362,8 +352,6 @@ class StableSMOTE(PrivateMixin, StableSampler):
         private number, less one.
     bases : {"cyclic", "random"}
         Minority record t mod n1 in row order, as in the paper, or uniform, as in imbalanced-learn.
-    interpolation : {"coordinate", "sample"}
-        One weight a coordinate, as the paper prints (a point of the box), or one for the whole record (of the segment).
     neighbouring : NeighboringRelation
         Of `stability_`; nothing else depends on it.
     minority : label
@@ -414,7 +402,6 @@ class StableSMOTE(PrivateMixin, StableSampler):
         "k": integer(low=1),
         "n_minority": optional(integer(low=2)),
         "bases": choice(*BASES),
-        "interpolation": choice("coordinate", "sample"),
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
         "minority": any_value,
         "diagnostics": check_boolean,
@@ -427,7 +414,6 @@ class StableSMOTE(PrivateMixin, StableSampler):
         *,
         n_minority=None,
         bases="cyclic",
-        interpolation="coordinate",
         neighbouring=REPLACE_ONE,
         minority=1,
         diagnostics=False,
@@ -437,48 +423,47 @@ class StableSMOTE(PrivateMixin, StableSampler):
         self.k = k
         self.n_minority = n_minority
         self.bases = bases
-        self.interpolation = interpolation
         self.neighbouring = neighbouring
         self.minority = minority
         self.diagnostics = diagnostics
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
 
-    def _fit_resample(self, X, y):
+    def _fit_resample(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
         rng = self._noise_generator(X, y)
         self._assume(*noise_assumptions(rng))
         points = X.astype(np.float64)
         members = np.flatnonzero(y == self.minority)
         jitter = rng.random(len(X))[members]
         bases, neighbours = self._pairs(points, members, jitter, rng)
-        vars(self).pop("diagnostics_", None)  # of an earlier call
+        self.__dict__.pop("diagnostics_", None)  # of an earlier call
         if self.diagnostics:
             self.diagnostics_ = {"base_indices": bases, "neighbour_indices": neighbours}
             self._assume("diagnostics_ not published")
             warnings.warn(
                 "diagnostics_ holds private choices, which no guarantee covers", PrivacyLeakWarning, stacklevel=3
             )
-        weights = rng.random((len(bases), X.shape[1] if self.interpolation == "coordinate" else 1))
+        weights = rng.random((len(bases), X.shape[1]))
         new = (1 - weights) * points[neighbours] + weights * points[bases]
         return np.vstack([X, new.astype(X.dtype)]), np.concatenate([y, np.full(len(new), self.minority, dtype=y.dtype)])
 
-    def _assume(self, *assumes):
+    def _assume(self, *assumes: str) -> None:
         self.stability_ = replace(self.stability_, assumes=(*self.stability_.assumes, *assumes))
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.n_minority is not None:
             check_integer("k", self.k, low=1, high=self.n_minority - 1)
 
-    def _stability(self, y) -> ChangedRows:
-        sizes = {"d": self.n_features_in_, "k": self.k, "n_new": self.n_new}
-        laws = {"neighbouring": self.neighbouring, "bases": self.bases}
+    def _stability(self, y: NDArray) -> ChangedRows:
+        names = ("k", "n_new", "neighbouring", "bases")
+        law: dict[str, Any] = {"d": self.n_features_in_} | {name: getattr(self, name) for name in names}
         if self.n_minority is not None:
-            return changed_rows(n_minority=self.n_minority, **sizes, **laws)
+            return changed_rows(n_minority=self.n_minority, **law)
         warnings.warn(
             "the stability depends on the private number of minority records", PrivacyLeakWarning, stacklevel=4
         )
@@ -486,12 +471,16 @@ class StableSMOTE(PrivateMixin, StableSampler):
         n_members = int(np.sum(y == self.minority))
         if n_members - 1 <= self.k:  # too few for `changed_rows`: every new row may change
             replaced = int(self.neighbouring == REPLACE_ONE)
-            law = {"certain": self.n_new + replaced, "inserted": 1 - replaced}
-            return ChangedRows(self.neighbouring, **law, assumes=(assumed, *_ASSUMES), source=_SOURCE)
-        rows = changed_rows(n_minority=n_members - 1, **sizes, **laws)
+            certain, assumes = self.n_new + replaced, (assumed, *_ASSUMES)
+            return ChangedRows(
+                self.neighbouring, certain=certain, inserted=1 - replaced, assumes=assumes, source=_SOURCE
+            )
+        rows = changed_rows(n_minority=n_members - 1, **law)
         return replace(rows, assumes=(*rows.assumes, assumed))
 
-    def _pairs(self, X, members, jitter, rng) -> tuple[np.ndarray, np.ndarray]:
+    def _pairs(
+        self, X: NDArray, members: NDArray, jitter: NDArray, rng: np.random.Generator
+    ) -> tuple[NDArray, NDArray]:
         n = len(members)
         if n == 0:
             return members, members
