@@ -165,12 +165,12 @@ def test_public_counts_say_that_a_class_is_missing():
         MidpointClassifier(2.0, counts="public").fit(np.zeros((3, 1)), [0, 0, 0])
 
 
-def test_gamma_and_the_sides():
-    X, y = np.repeat([-1.0, 1.0], 500)[:, None], np.repeat([0, 1], 500)
-    model = MidpointClassifier(2.0, 1e6, 0.5, gamma=0.75).fit(X, y)
+def test_the_threshold_is_half_way_and_the_sides_are_public():
+    X, y = np.repeat([-1.0, 2.0], 500)[:, None], np.repeat([0, 1], 500)
+    model = MidpointClassifier(2.0, 1e6, 0.5).fit(X, y)
     assert model.threshold_ == pytest.approx(0.5, abs=0.01)
     assert model.predict([[0.4], [0.6]]).tolist() == [0, 1]
-    moved = MidpointClassifier(6.0, 1e6, 0.5, gamma=0.75).fit(X + 4.0, y)
+    moved = MidpointClassifier(6.0, 1e6, 0.5).fit(X + 4.0, y)
     assert moved.threshold_ == pytest.approx(4.5, abs=0.05)
     with pytest.raises(NotFittedError):
         MidpointClassifier().predict([[0.0]])
@@ -190,7 +190,6 @@ def test_gamma_and_the_sides():
         ({"counts": "secret"}, "counts must be"),
         ({"counts": "printed"}, "counts must be"),
         ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring must be"),
-        ({"gamma": math.nan}, "gamma must be"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
     ],
 )

@@ -25,7 +25,7 @@ FITS = {
     "gaussian": (erm.ObjectivePerturbationClassifier, {"delta": 1e-5, "rows": "unit", "fit_intercept": False}),
     "bounds and counts": (erm.ObjectivePerturbationClassifier, {"bounds": BOX, "class_weight": "private"}),
     "cube": (erm.ObjectivePerturbationClassifier, {"bounds": BOX, "noise": "cube", "rows": "unit"}),
-    "offset": (erm.OutputPerturbationClassifier, {"prior": "offset", "intercept_scaling": 0.1, "center": 0.3}),
+    "offset": (erm.OutputPerturbationClassifier, {"prior": "offset"}),
     "balanced": (erm.OutputPerturbationClassifier, {"class_weight": "balanced", "loss": "huber"}),
     "public weights": (erm.OutputPerturbationClassifier, {"class_weight": {0: 0.2, 1: 1.0}}),
     "add/remove": (
