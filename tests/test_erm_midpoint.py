@@ -104,14 +104,14 @@ RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
 def test_what_gets_noise_is_in_the_units_of_what_one_record_moves(monkeypatch, setting, length, asked):
     """The mechanism is asked for the stated sensitivity, and without noise everything is exact."""
     seen = watched(monkeypatch, answer=np.asarray)
-    model = MidpointClassifier(RADIUS, 0.7, 1e-3, 0.3, **setting).fit(*data(RECORDS))
+    model = MidpointClassifier(RADIUS, 0.7, 1e-3, **setting).fit(*data(RECORDS))
     ((terms, value),) = seen
     assert value == pytest.approx(asked)
     assert (terms.kind, terms.sensitivity, terms.units) == ("gaussian", pytest.approx(length), 1.0)
     assert terms.event == GaussianDpEvent(gaussian_multiplier(0.7, 1e-3))
     assert model.means_ == pytest.approx([4 / 3, 1.0])
     assert model.counts_ == pytest.approx([3.0, 2.0])
-    assert model.threshold_ == pytest.approx(0.3 * 1.0 + 0.7 * 4 / 3)
+    assert model.threshold_ == pytest.approx(7 / 6)
     assert model.decision_function([[2.0]]) == pytest.approx([2.0 - model.threshold_])
     assert model.predict([[model.threshold_]]).tolist() == [1]
 

@@ -136,7 +136,7 @@ def test_a_worker_learns_no_seed(monkeypatch):
         erm.ObjectivePerturbationClassifier(random_state=987654321).fit(*in_parts(*records(), "dask", None))
     assert made
     for make in made:
-        assert make.args[0].random_state is None
+        assert make.__self__.random_state is None
         assert (987654321).to_bytes(4, "little") not in pickle.dumps(make)
 
 

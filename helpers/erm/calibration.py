@@ -8,7 +8,7 @@ part of the budget of its own (`helpers.erm.perturbation`).
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -369,7 +369,7 @@ def default_regularization(
     radius = check_real("radius", radius, low=0, inclusive="neither")
     largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
     if check_real("delta", delta, low=0, high=1, inclusive="low") > 0:
-        problem = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
+        problem: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
         scale = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting).noise_scale
         return math.sqrt(dimension) * scale * radius / (largest_norm * n_records)
     return weighting.mass * loss.steepness * dimension * radius**2 / (largest_norm * n_records * epsilon)

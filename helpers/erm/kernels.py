@@ -75,10 +75,10 @@ class RandomFourierFeatures(DeclaredParameters, TransformerMixin, BaseEstimator)
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the frequencies; of X (n, d) only d is used. Returns self."""
         self._check_parameters()
-        X = validate_data(self, X, dtype=np.float64)
+        d = validate_data(self, X, dtype=np.float64).shape[1]
         rng, D = np.random.default_rng(self.random_state), self.n_frequencies
         # The density of the frequencies is the kernel's Fourier transform.
-        self.frequencies_ = rng.normal(scale=np.sqrt(2 * self.gamma), size=(X.shape[1], D))
+        self.frequencies_ = rng.normal(scale=np.sqrt(2 * self.gamma), size=(d, D))
         self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
         self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
         return self
@@ -167,10 +167,10 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         features = RandomFourierFeatures(self.n_frequencies, self.gamma, random_state=self.frequency_state)
         learner = self._learner()
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        features.fit(np.zeros((1, X.shape[1])))  # of the records only their width counts
+        records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        features.fit(np.zeros((1, records[0].shape[1])))  # of the records only their width counts
         relation = getattr(learner, "neighbouring", REPLACE_ONE)
-        self._learn(Ledger((X, y), relation, self._noise_generator(X, y)), features, learner)
+        self._learn(Ledger(tuple(records), relation, self._noise_generator(*records)), features, learner)
         return self
 
     def _learn(self, ledger: Ledger, features: RandomFourierFeatures, learner: Any) -> None:

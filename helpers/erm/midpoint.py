@@ -107,10 +107,10 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release the means of X (n, 1) with labels y (n,), and set the threshold; returns self."""
         self._check_parameters()
-        X, y = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
-        if X.shape[1] != 1:
-            raise ValueError(f"X must have one feature, got {X.shape[1]}")
-        codes = label_codes(y, _CLASSES)
+        values, labels = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
+        if values.shape[1] != 1:
+            raise ValueError(f"X must have one feature, got {values.shape[1]}")
+        codes = label_codes(labels, _CLASSES)
         totals = None
         if self.counts == "public":
             totals = np.bincount(codes, minlength=2).astype(float)
@@ -118,7 +118,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"y must have a record of each class when the counts are public, got {totals.tolist()}"
                 )
-        self._learn(Ledger((X[:, 0], codes), self.neighbouring, self._noise_generator(X, y)), totals)
+        self._learn(Ledger((values[:, 0], codes), self.neighbouring, self._noise_generator(values, labels)), totals)
         return self
 
     def _learn(self, ledger: Ledger, totals: NDArray | None) -> None:
@@ -152,8 +152,8 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             means = noisy[:2] / self.counts_
         self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)
         self.threshold_ = float(self.means_.mean())
-        known = ("radius public", "which class lies above public")
-        known += ("class counts public",) if self.counts == "public" else ()
+        counted = ("class counts public",) if self.counts == "public" else ()
+        known = ("radius public", "which class lies above public", *counted)
         source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=known)
 

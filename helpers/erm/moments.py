@@ -185,10 +185,10 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
-        domain = self._public_domain(X.shape[1])
-        label_codes(y, np.array(domain.classes))
-        self._learn(domain, Ledger((X, y), self.neighbouring, self._noise_generator(X, y)))
+        records = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        domain = self._public_domain(records[0].shape[1])
+        label_codes(records[1], np.array(domain.classes))
+        self._learn(domain, Ledger(tuple(records), self.neighbouring, self._noise_generator(*records)))
         return self
 
     def _learn(self, domain: Domain, ledger: Ledger) -> None:
@@ -245,8 +245,9 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
     def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds (n, 1) or (n, K) of each class against all others, less those of its share."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=None if isinstance(self.domain, Domain) else np.float64, reset=False)
-        return np.concatenate([rows @ self.coef_.T for rows in _clipped(self.features_, X)]) + self.intercept_
+        dtype = None if isinstance(self.domain, Domain) else np.float64
+        checked = validate_data(self, X, dtype=dtype, reset=False)
+        return np.concatenate([rows @ self.coef_.T for rows in _clipped(self.features_, checked)]) + self.intercept_
 
     def _solve(self, moments: "_Moments") -> None:
         """Set the coefficients, what places the threshold, and the shapes, from what was released alone."""
@@ -267,7 +268,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             variance = float((vectors.T @ coef) ** 2 @ values)
             # Of the class means of the score, less what the noise in the coefficients adds to it.
             gap = (mean @ coef - spread**2 * inverse.sum()) / (share * (1 - share))
-            gap = float(np.clip(gap, *(factor * math.sqrt(variance) for factor in _GAPS)))
+            nearest, farthest = (factor * math.sqrt(variance) for factor in _GAPS)
+            gap = float(np.clip(gap, nearest, farthest))
             slope = gap / max(variance - share * (1 - share) * gap**2, _WITHIN * variance)
             # The mean of all scores is 0, since features are centred: half-way between the class means is this.
             found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * spread * inverse))
@@ -280,8 +282,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             places = middles(attribute) if attribute.edges else np.array(attribute.levels)
             # The coefficients are `vectors` times numbers with the noise's `spreads`.
             on_values = table @ vectors[start:stop]
-            spread = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
-            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ table.T, spread))
+            blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
+            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ table.T, blur))
             start = stop
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.checks import check_integer, label_codes
@@ -182,7 +182,7 @@ def gathered(X: Any) -> Any:
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, chunks.read())])
 
 
-def table(X: Any, y: ArrayLike, multiplicity: ArrayLike | None, classes: NDArray, make: Callable) -> Table:
+def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -> Table:
     """The table of records (X, y) whose rows are made from some of X at a time.
 
     Parameters
@@ -251,11 +251,10 @@ def _flaw(chunks, finite=True) -> str:
     """What is wrong with the features, in words that do not depend on their values; empty if nothing is."""
     n_rows = 0
     for chunk in chunks.read():
-        X = _numbers(chunk)
-        flaw = _flaw_of(X, chunks.shape[1], finite)
+        flaw = _flaw_of(_numbers(chunk), chunks.shape[1], finite)
         if flaw:
             return flaw
-        n_rows += len(X)
+        n_rows += len(chunk)
     return "" if n_rows == chunks.shape[0] else f"X must have {chunks.shape[0]} records in its chunks, got {n_rows}"
 
 

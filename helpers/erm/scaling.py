@@ -114,7 +114,7 @@ def private_second_moments(
     if not np.isfinite(X).all():
         raise ValueError("X must hold finite numbers, found NaN or infinity")
     d = len(bounds)
-    box = _box(*bounds.T, public_center(center, d))
+    box = _box(bounds[:, 0], bounds[:, 1], public_center(center, d))
     ledger = Ledger(X, neighbouring, secure_generator() if rng is None else rng)
 
     def squares(X):
@@ -259,9 +259,8 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores (n,), positive for the second class: X, clipped to the bounds, times `coef_` plus `intercept_`."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        low, high = self._ends(X.shape[1])
-        return np.clip(X, low, high) @ self.coef_[0] + self.intercept_[0]
+        checked = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.clip(checked, *self._ends(checked.shape[1])) @ self.coef_[0] + self.intercept_[0]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -406,11 +405,11 @@ class Margins:
         self.signed, self.values = records.rows, model.offset_ * signs
         self.multiplicity = numbers = records.multiplicity
         weights = model._weights(records) if model.class_weight == "balanced" else public.weights
-        self.class_weights = None if weights is None else weights[records.codes]
-        if numbers is None or weights is None:
-            self.weights = self.class_weights if numbers is None else numbers.astype(float)
+        self.class_weights = of_class = None if weights is None else weights[records.codes]
+        if of_class is None:
+            self.weights = None if numbers is None else numbers.astype(float)
         else:
-            self.weights = self.class_weights * numbers
+            self.weights = of_class if numbers is None else of_class * numbers
         longest = model._longest(frame)
         # Of numpy's two ways to add up products, the one over columns makes no table.
         self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)

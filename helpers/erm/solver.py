@@ -7,7 +7,7 @@ result, and it is finite. What the distance costs in privacy is left to `helpers
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +92,16 @@ def minimize(
     longest = math.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
     mean_weight = (len(rows) if weights is None else float(weights.sum())) / n
     table = LocalTable(pieces(Block(Rows(rows), None, weights)), *rows.shape)
-    sizes = {"n_records": n, "mean_weight": mean_weight, "longest": longest}
-    return minimize_table(table, loss, regularization, linear, distance=distance, **sizes)
+    return minimize_table(
+        table,
+        loss,
+        regularization,
+        linear,
+        distance=distance,
+        n_records=n,
+        mean_weight=mean_weight,
+        longest=longest,
+    )
 
 
 def minimize_table(
@@ -284,7 +292,8 @@ class _Risk:
         # Gradients in whose time a Hessian can be computed, and decomposed.
         self._summing, self._decomposing = pairs * table.width / _WIDTH, linear.size**3 / (3 * _WIDTH * entries)
         self._direct = self._summing + self._decomposing <= _PASSES
-        self.sample, self.share, self._inverse = None, 0.0, None
+        self.sample: Any = None
+        self.share, self._inverse = 0.0, None
         self._products, self._digits = 0, []
 
     def derivatives(self, beta) -> tuple:
