@@ -138,7 +138,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
     n_features_in_: int
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
-    offset_: float | NDArray[np.float64]
+    offset_: Any
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -236,7 +236,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             rows="clip" if self.noise == "cube" else rows,
         )
 
-    def _weights(self, records: Records | None) -> NDArray[np.float64] | None:
+    def _weights(self, records) -> NDArray[np.float64] | None:
         """Weights (K,) of the classes, public or from the data's own counts; None if all are 1."""
         if self.class_weight is None:
             return None
