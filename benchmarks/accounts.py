@@ -95,9 +95,9 @@ class AccountsByClass(PrivateMomentClassifier):
         noisy = []
         for j, attribute in enumerate(domain.attributes):
             table = np.bincount(codes[:, j], minlength=attribute.size).astype(float)
-            parts = marginals._differences(table) if marginals._is_tree(attribute) else [table]
+            parts = marginals.differences(table) if marginals._levels(attribute) else [table]
             noisy.append([part + rng.normal(0.0, spread, part.shape) for part in parts])
-        return marginals._denoised(domain, noisy, n_records, spread)
+        return marginals.denoised(domain, noisy, n_records, spread)
 
     def _sums(self, X, labels, common, spent, mu, rng):
         """Noisy sums of the classes, their standard deviations, noisy S, and its."""

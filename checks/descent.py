@@ -26,10 +26,11 @@ from helpers.erm import (
     default_regularization,
     private_second_moments,
 )
+from helpers.erm.scaling import SCALE_SHARE
 from helpers.privacy import ADD_REMOVE
 
 SCALES = ("one clip", "box", "private", "given")
-_SHARE = 0.1  # of the budget, for a private scale
+_SHARE = SCALE_SHARE  # for a private scale
 _SAMPLE = 0.05
 _SELECTIONS = {"DP-GCD": "gumbel", "DP-GCD, Laplace": "laplace"}
 _PERTURBATIONS = ("objective", "objective, Gaussian", "output")
@@ -183,7 +184,7 @@ def check_positive(name: str, values: ArrayLike) -> NDArray[np.float64]:
 def _descended(problem, algorithm, scale, setting, epsilon, seed):
     n, p = problem.X.shape
     common = {"epsilon": epsilon, "delta": 1 / n**2, "neighbouring": ADD_REMOVE, "n_records": n, "random_state": seed}
-    common |= {"center": 0.0, "fit_intercept": False, "bounds": problem.bounds, "scale_share": _SHARE}
+    common |= {"center": 0.0, "fit_intercept": False, "bounds": problem.bounds}
     # Rows of a known scale are divided by sqrt(p), so their coefficients are sqrt(p) times as large.
     common |= {"penalty": "l2" if problem.penalty else None, "regularization": (problem.penalty or 1.0) / p}
     step, radius = setting.step, setting.clip

@@ -18,7 +18,7 @@ from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import binom
 
 from helpers.checks import check_integer, check_real
-from helpers.erm.weighting import class_weights
+from helpers.erm.calibration import class_weights
 from helpers.neural import Schedule, Trained, train
 from helpers.privacy import PrivacyLeakWarning
 from helpers.privacy.search import smallest

@@ -8,10 +8,9 @@ about exact minimisers. The search for data where the loss is large belongs to `
 import numpy as np
 
 from helpers.checks import check_integer
-from helpers.erm.calibration import determinant_cost, joint_cost
+from helpers.erm.calibration import UNWEIGHTED, determinant_cost, joint_cost
 from helpers.erm.losses import LOGISTIC
-from helpers.erm.risk import curvature_sum, gradient, softmax_curvature_sum, softmax_gradient
-from helpers.erm.weighting import UNWEIGHTED
+from helpers.erm.risk import Block, MarginSums, Rows, SoftmaxSums
 
 
 def proven_epsilon(calibration, *, n_records, radius=1.0, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
@@ -163,3 +162,28 @@ def softmax_privacy_loss(
         return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
     return log_density(data, weights) - log_density(neighbour, neighbour_weights)
+
+
+def gradient(beta, rows, loss, regularization, linear, weights=None, n_records=None) -> np.ndarray:
+    """Gradient (d,) of (1/n) sum weight loss(rows beta) + (regularization/2) ||beta||^2 + linear'beta.
+
+    `n_records` is the n that divides the sum, the number of rows if left out.
+    """
+    total = MarginSums(loss).pull(beta, Block(Rows(rows), None, weights))[0]
+    return total / (n_records or len(rows)) + regularization * beta + linear
+
+
+def curvature_sum(beta, rows, loss, weights=None) -> np.ndarray:
+    """Hessian (d, d) of the weighted *sum* of the losses."""
+    return MarginSums(loss).hessian(beta, Block(Rows(rows), None, weights))
+
+
+def softmax_gradient(C, Z, codes, regularization, linear, weights=None, n_records=None) -> np.ndarray:
+    """Gradient (K - 1, d) of (1/n) sum weight (-log p_code) + (regularization/2) ||C||^2 + <linear, C>."""
+    total = SoftmaxSums(len(C) + 1).pull(C.ravel(), Block(Rows(Z), codes, weights))[0]
+    return total.reshape(C.shape) / (n_records or len(Z)) + regularization * C + linear
+
+
+def softmax_curvature_sum(C, Z, weights=None) -> np.ndarray:
+    """Hessian ((K - 1) d, (K - 1) d) of the weighted *sum* of the losses."""
+    return SoftmaxSums(len(C) + 1).hessian(C.ravel(), Block(Rows(Z), None, weights))

@@ -6,9 +6,10 @@ Class Imbalance use such constants with class weights, where their printed guara
 """
 
 import math
+from typing import ClassVar
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import Check, check_choice, check_integer, check_real, choice, real
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
@@ -164,7 +165,8 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
     version : {"chaudhuri", "icml", "arxiv"}
         Whose constants; see `printed_constants`. Two classes, no Gaussian noise.
     others
-        As in `ObjectivePerturbationClassifier`; whether to raise the regularisation is the printed formula's decision.
+        As in `ObjectivePerturbationClassifier`; whether to raise the regularisation is the printed formula's decision,
+        and delta is 0.
 
     Attributes
     ----------
@@ -186,46 +188,26 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
     10.69
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "version": choice(*VERSIONS),
+        "epsilon": real(low=0, high=_LARGEST_EPSILON, inclusive="high"),
+        "delta": choice(0.0),
+        "raise_regularization": choice(True),
+    }
+
     def __init__(
         self,
         version="chaudhuri",
         epsilon=1.0,
         regularization=1e-3,
-        radius=1.0,
-        fit_intercept=True,
         tol=5e-7,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
+        **shared,
     ):
-        super().__init__(
-            epsilon,
-            regularization,
-            tol,
-            radius=radius,
-            fit_intercept=fit_intercept,
-            random_state=random_state,
-            classes=classes,
-            neighbouring=neighbouring,
-            n_records=n_records,
-            loss=loss,
-            h=h,
-            class_weight=class_weight,
-            bounds=bounds,
-            counts_share=counts_share,
-        )
+        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, **shared)
         self.version = version
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_choice("version", self.version, VERSIONS)
-        check_real("epsilon", self.epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
         if len(self.classes) > 2:
             raise ValueError(f"classes must be two labels for printed constants, got {self.classes!r}")
         if self.version == "icml":

@@ -10,8 +10,8 @@ from scipy.optimize import minimize as descend
 
 from checks.exact_loss import softmax_privacy_loss
 from helpers.checks import check_choice, check_integer, check_real
+from helpers.erm.calibration import class_weights
 from helpers.erm.losses import zero_sum_basis
-from helpers.erm.weighting import class_weights
 
 
 class SoftmaxWorstCase(NamedTuple):

@@ -12,8 +12,8 @@ from scipy.optimize import minimize as descend
 
 from checks.exact_loss import privacy_loss
 from helpers.checks import check_choice, check_integer, check_real
+from helpers.erm.calibration import class_weights
 from helpers.erm.losses import LOGISTIC
-from helpers.erm.weighting import class_weights
 
 _FLIPS = ((1, 0), (0, 1), (1, 1), (0, 0))
 

@@ -1,11 +1,13 @@
 """Made-up data for the tests of helpers.erm, and the noise of a fitted model recovered from what it releases."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
+from checks.exact_loss import gradient, softmax_gradient
 from helpers import erm
-from helpers.erm.risk import gradient, softmax_gradient
+from helpers.erm import perturbation, risk, solver
 
 ROUNDING = 1 + 1e-9
 HUBER = erm.huber(0.3)
@@ -59,7 +61,7 @@ def parameters(model):
 def recovered_noise(model, X, y, weights=None):
     """The noise b of objective perturbation: minus n times the gradient of the risk at the released coefficients."""
     n, loss, regularization = model.n_records or len(X), model._loss(), model.total_regularization_
-    rows = model._rows(X)
+    rows = model._rows(X).written()
     beta, codes = parameters(model), np.searchsorted(model.classes_, y)
     if beta.ndim == 2:
         slope = softmax_gradient(beta, rows, codes, regularization, np.zeros_like(beta), weights, n)
@@ -67,3 +69,35 @@ def recovered_noise(model, X, y, weights=None):
         signed = rows * (2 * codes - 1)[:, None]
         slope = gradient(beta, signed, loss, regularization, np.zeros_like(beta), weights, n)
     return -n * slope.ravel()
+
+
+def watched(monkeypatch):
+    """A list that gets what a perturbation asks its solver for, and what it finds, at every fit from now on."""
+    seen, told = [], []
+    within, precision = perturbation.PerturbationClassifier._within, perturbation.precision
+
+    def precise(*arguments, **sizes):
+        told.append(precision(*arguments, **sizes))
+        return told[-1]
+
+    def watch(self, ledger, public, penalty, *lengths):
+        distance, minimise = within(self, ledger, public, penalty, *lengths)
+
+        def minimiser(records, noise):
+            found = minimise(records, noise)
+            asked = {"records": records, "noise": noise, "public": public, "penalty": penalty, "distance": distance}
+            seen.append(SimpleNamespace(**asked, reach=told[-1].reach, found=found))
+            return found
+
+        return distance, minimiser
+
+    monkeypatch.setattr(perturbation, "precision", precise)
+    monkeypatch.setattr(perturbation.PerturbationClassifier, "_within", watch)
+    return seen
+
+
+def minimize_softmax(Z, codes, n_classes, regularization, linear, distance):
+    """Minimiser C (K - 1, d) of the mean softmax loss + (regularization/2) ||C||^2 + <linear, C>."""
+    table = risk.LocalTable(risk.pieces(risk.Block(risk.Rows(Z), codes)), *Z.shape)
+    sizes = {"n_records": len(Z), "mean_weight": 1.0, "longest": np.linalg.norm(Z, axis=1).max()}
+    return solver.minimize_table(table, erm.Softmax(n_classes), regularization, linear, distance=distance, **sizes)

@@ -12,7 +12,6 @@ from scipy.stats import binomtest
 
 from checks import exact_loss, printed_erm, weight_rules, worst_case
 from helpers import erm
-from helpers.erm import risk
 from helpers.privacy import ADD_REMOVE
 
 
@@ -48,7 +47,7 @@ def test_loss_is_the_log_ratio_of_densities_in_two_dimensions():
     rate, total, beta = 0.3, 0.4, np.array([0.5, -0.8])
 
     def log_density(rows):
-        noise = -4 * risk.gradient(beta, rows, erm.LOGISTIC, total, np.zeros(2))
+        noise = -4 * exact_loss.gradient(beta, rows, erm.LOGISTIC, total, np.zeros(2))
 
         def output(b):
             return erm.minimize(rows, erm.LOGISTIC, total, b / 4, distance=1e-13).beta
@@ -66,7 +65,7 @@ def test_loss_is_the_log_ratio_of_densities_in_two_dimensions():
 
 def exact_distribution(rows, calibration, threshold):
     """P(beta <= threshold): one-dimensional noise is Laplace, and beta falls as b grows."""
-    b = -len(rows) * risk.gradient(
+    b = -len(rows) * exact_loss.gradient(
         np.array([threshold]), rows, erm.LOGISTIC, calibration.total_regularization, np.zeros(1)
     )
     tail = 0.5 * math.exp(-calibration.noise_rate * abs(b[0]))

@@ -15,25 +15,16 @@ LINEAR = {
     "classes": (0, 1),
     "neighbouring": REPLACE_ONE,
     "n_records": None,
-    "loss": "logistic",
-    "h": 0.5,
     "class_weight": None,
     "bounds": None,
     "counts_share": 0.1,
     "prior": None,
 }
-GEOMETRY = {"intercept_scaling": 1.0, "rows": "clip", "center": None}
-PERTURBATION = LINEAR | GEOMETRY | {"tol": 1e-3, "delta": 0.0, "noise": "auto", "blocks": None}
-SCALED = LINEAR | {
-    "delta": 1e-6,
-    "step": 1.0,
-    "scale": "auto",
-    "scale_share": 0.1,
-    "center": None,
-    "penalty": "l2",
-    "box": 10.0,
-}
-FEATURES = {"n_frequencies": 100, "kernel": "gaussian", "gamma": 1.0, "paired": True, "random_state": None}
+LOSS = {"loss": "logistic", "h": 0.5}
+PERTURBATION = LINEAR | LOSS | {"tol": 1e-3, "delta": 0.0}
+SHAPE = {"intercept_scaling": 1.0, "rows": "clip", "noise": "auto", "blocks": None, "raise_regularization": True}
+SCALED = LINEAR | {"delta": 1e-6, "step": 1.0, "scale": "auto", "center": None, "penalty": "l2"}
+FEATURES = {"n_frequencies": 100, "gamma": 1.0, "random_state": None}
 SEARCH = {"epsilon": 1.0, "mistake_costs": None, "classes": (0, 1), "random_state": None}
 SYNTHESIS = {
     "epsilon": 1.0,
@@ -61,12 +52,14 @@ AGGREGATION = {
 }
 PRIVATE_ONLY = ("epsilon", "random_state", "neighbouring", "n_records", "counts_share")
 DEFAULTS = {
-    "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY} | GEOMETRY | {"tol": 1e-9},
-    "ObjectivePerturbationClassifier": PERTURBATION | {"raise_regularization": True},
+    "ERMClassifier": {name: LINEAR[name] for name in LINEAR if name not in PRIVATE_ONLY}
+    | LOSS
+    | {"tol": 1e-9, "intercept_scaling": 1.0},
+    "ObjectivePerturbationClassifier": PERTURBATION | SHAPE,
     "OutputPerturbationClassifier": PERTURBATION,
-    "DPGradientDescentClassifier": SCALED | {"n_steps": 100, "sample_rate": None, "clip": "row", "average": 0.0},
-    "DPCoordinateDescentClassifier": SCALED | {"sweeps": 20, "clip": "row", "order": "shuffled", "average": 0.5},
-    "DPGreedyCoordinateClassifier": SCALED | {"n_steps": 10, "selection": "gumbel", "selection_share": 0.5},
+    "DPGradientDescentClassifier": SCALED | {"n_steps": 100, "sample_rate": None, "average": 0.0},
+    "DPCoordinateDescentClassifier": SCALED | {"sweeps": 20, "clip": "row", "order": "shuffled"},
+    "DPGreedyCoordinateClassifier": SCALED | {"n_steps": 10, "selection": "gumbel"},
     "DPNeuralClassifier": {
         "model": "linear",
         "epsilon": 1.0,
@@ -91,13 +84,12 @@ DEFAULTS = {
         "device": "cpu",
         "random_state": None,
     },
-    "RandomFourierFeatures": FEATURES,
+    "RandomFourierFeatures": FEATURES | {"paired": True},
     "KernelClassifier": FEATURES | {"estimator": None, "epsilon": 1.0, "frequency_state": 0},
     "MidpointClassifier": {
         "radius": 1.0,
         "epsilon": 1.0,
         "delta": 1e-5,
-        "gamma": 0.5,
         "counts": "private",
         "neighbouring": REPLACE_ONE,
         "random_state": None,
@@ -139,7 +131,6 @@ DEFAULTS = {
         "delta": 1e-6,
         "domain": None,
         "classes": (0, 1),
-        "decision": "prior",
         "marginals_share": 0.15,
         "neighbouring": REPLACE_ONE,
         "random_state": None,

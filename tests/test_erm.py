@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from erm_data import simulated
+from erm_data import simulated, watched
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -246,23 +246,17 @@ def test_multiplicities_are_positive_integers_for_every_row(bad):
 @pytest.mark.parametrize("n", [2, 1000, 10**6, 10**9])
 def test_what_the_solver_leaves_is_paid_for(kind, tol, n, monkeypatch):
     """The distance kept by the solver, times the rate of the noise that hides it, twice, is the solver's share."""
-    kept, rates = [], []
-    real = perturbation.PerturbationClassifier._shortened
-
-    def shortened(self, *args):
-        kept.append(args[4])
-        return real(self, *args)
+    seen, rates = watched(monkeypatch), []
 
     def draw(size, rate, rng):
         rates.append(rate)
         return np.full(size, 1 / rate)
 
-    monkeypatch.setattr(perturbation.PerturbationClassifier, "_shortened", shortened)
     monkeypatch.setattr(ledger, "spherical_gamma", draw)
     X, y = np.array([[1.0], [-0.6]]), np.array([1, 0])
     parameters = {} if tol is None else {"tol": tol}
     model = kind(1.0, 1e-3, fit_intercept=False, **parameters).fit(X, y, [n - 1, 1])
-    (asked,), rate = kept, rates[-1]
+    (asked,), rate = [one.distance for one in seen], rates[-1]
     share = 2 * asked * rate
     assert share == pytest.approx(model.epsilon_solver_)
     if kind is erm.OutputPerturbationClassifier:
@@ -276,23 +270,14 @@ def test_what_the_solver_leaves_is_paid_for(kind, tol, n, monkeypatch):
 
 def test_no_solver_is_trusted_with_more_digits_than_there_are(monkeypatch):
     """Rows along one line, and hardly any penalty: across it the minimiser is known, and rounding stays off it."""
-    kept = []
-    real = perturbation.PerturbationClassifier._shortened
-
-    def shortened(self, records, public, penalty, noise, distance, reach):
-        found = real(self, records, public, penalty, noise, distance, reach)
-        kept.append((noise / records.divisor / penalty, distance, found))
-        return found
-
-    monkeypatch.setattr(perturbation.PerturbationClassifier, "_shortened", shortened)
+    seen = watched(monkeypatch)
     rng, line = np.random.default_rng(1), np.array([0.6, 0.64, 0.48])
     X = 0.999 * rng.uniform(-1, 1, (300_000, 1)) * line
     y = (rng.uniform(size=len(X)) < 0.1).astype(int)
     erm.ObjectivePerturbationClassifier(100.0, 1e-9, tol=1e-7, fit_intercept=False).fit(X, y)
-    target, distance, beta = kept[0]
-    off = target + beta.ravel()
+    off = seen[0].noise / seen[0].records.divisor / seen[0].penalty + seen[0].found.ravel()
     error = np.linalg.norm(off - (off @ line) * line)
-    assert perturbation._BLUR * 1e-7 / 2 < error <= distance
+    assert perturbation._BLUR * 1e-7 / 2 < error <= seen[0].distance
 
 
 def test_the_old_attack_on_a_loose_solver_is_answered():

@@ -104,14 +104,14 @@ RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
 def test_what_gets_noise_is_in_the_units_of_what_one_record_moves(monkeypatch, setting, length, asked):
     """The mechanism is asked for the stated sensitivity, and without noise everything is exact."""
     seen = watched(monkeypatch, answer=np.asarray)
-    model = MidpointClassifier(RADIUS, 0.7, 1e-3, 0.3, **setting).fit(*data(RECORDS))
+    model = MidpointClassifier(RADIUS, 0.7, 1e-3, **setting).fit(*data(RECORDS))
     ((terms, value),) = seen
     assert value == pytest.approx(asked)
     assert (terms.kind, terms.sensitivity, terms.units) == ("gaussian", pytest.approx(length), 1.0)
     assert terms.event == GaussianDpEvent(gaussian_multiplier(0.7, 1e-3))
     assert model.means_ == pytest.approx([4 / 3, 1.0])
     assert model.counts_ == pytest.approx([3.0, 2.0])
-    assert model.threshold_ == pytest.approx(0.3 * 1.0 + 0.7 * 4 / 3)
+    assert model.threshold_ == pytest.approx(7 / 6)
     assert model.decision_function([[2.0]]) == pytest.approx([2.0 - model.threshold_])
     assert model.predict([[model.threshold_]]).tolist() == [1]
 
@@ -165,12 +165,12 @@ def test_public_counts_say_that_a_class_is_missing():
         MidpointClassifier(2.0, counts="public").fit(np.zeros((3, 1)), [0, 0, 0])
 
 
-def test_gamma_and_the_sides():
-    X, y = np.repeat([-1.0, 1.0], 500)[:, None], np.repeat([0, 1], 500)
-    model = MidpointClassifier(2.0, 1e6, 0.5, gamma=0.75).fit(X, y)
+def test_the_threshold_is_half_way_and_the_sides_are_public():
+    X, y = np.repeat([-1.0, 2.0], 500)[:, None], np.repeat([0, 1], 500)
+    model = MidpointClassifier(2.0, 1e6, 0.5).fit(X, y)
     assert model.threshold_ == pytest.approx(0.5, abs=0.01)
     assert model.predict([[0.4], [0.6]]).tolist() == [0, 1]
-    moved = MidpointClassifier(6.0, 1e6, 0.5, gamma=0.75).fit(X + 4.0, y)
+    moved = MidpointClassifier(6.0, 1e6, 0.5).fit(X + 4.0, y)
     assert moved.threshold_ == pytest.approx(4.5, abs=0.05)
     with pytest.raises(NotFittedError):
         MidpointClassifier().predict([[0.0]])
@@ -190,7 +190,6 @@ def test_gamma_and_the_sides():
         ({"counts": "secret"}, "counts must be"),
         ({"counts": "printed"}, "counts must be"),
         ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring must be"),
-        ({"gamma": math.nan}, "gamma must be"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
     ],
 )

@@ -202,7 +202,7 @@ def test_the_noise_on_the_marginals_is_as_stated(monkeypatch, relation):
     def keep(domain, noisy, n_records, spread):
         heights.append(np.concatenate([part for parts in noisy for part in parts]))
 
-    monkeypatch.setattr(marginals, "_denoised", keep)
+    monkeypatch.setattr(marginals, "denoised", keep)
     found = [noisy_marginals(Ledger(codes, relation, rng), domain, 1.3) for _ in range(4000)]
     spread = marginals_sensitivity(domain, relation) / 1.3
     assert np.std(heights, axis=0) == pytest.approx(np.full(10, spread), rel=0.07)
@@ -382,9 +382,6 @@ def test_probabilities_are_close_to_frequencies():
     model = PrivateMomentClassifier(1.0, 1e-8, dataset.bounds, random_state=0).fit(dataset.X, dataset.y)
     share = model.predict_proba(dataset.X)[:, 1].mean()
     assert 1 / 3 < share / dataset.y.mean() < 3
-    likely = PrivateMomentClassifier(1.0, 1e-8, dataset.bounds, decision="likely", random_state=0)
-    likely.fit(dataset.X, dataset.y)
-    assert np.array_equal(likely.predict(dataset.X), likely.predict_proba(dataset.X).argmax(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -402,7 +399,6 @@ def test_few_records_and_one_class_are_no_errors(relation, n):
         ({"epsilon": 0}, "^epsilon must"),
         ({"delta": 0}, "^delta must"),
         ({"delta": 1.0}, "^delta must"),
-        ({"decision": "cut-off"}, "^decision must"),
         ({"marginals_share": 1.0}, "^marginals_share must"),
         ({"neighbouring": "replace"}, "^neighbouring must"),
         ({"classes": (1,)}, "^classes must"),

@@ -10,6 +10,7 @@ from scipy.stats import gamma, kstest, norm
 from sklearn.base import clone
 
 from helpers import erm
+from helpers.erm import calibration
 from helpers.privacy import ADD_REMOVE, gaussian_delta
 
 N_FITS = 240
@@ -77,7 +78,7 @@ def test_gaussian_noise_in_the_objective_is_as_large_as_it_says(classes, tol):
     shift = pull_of(estimator, erm.UNWEIGHTED) / models[0].noise_scale_
     # A Gaussian in a fixed direction is the least that any proof can ask for.
     assert gaussian_delta(models[0].epsilon_noise_, shift) <= 1e-4
-    exact = (len(classes) - 1) * erm.gaussian_objective_delta(1 - tol, shift, models[0].epsilon_jacobian_)
+    exact = (len(classes) - 1) * calibration.gaussian_objective_delta(1 - tol, shift, models[0].epsilon_jacobian_)
     assert exact * math.exp(tol / 2) == pytest.approx(1e-4, rel=1e-6)
     assert kstest(noise.ravel() / models[0].noise_scale_, norm.cdf).pvalue > UNLIKELY
 

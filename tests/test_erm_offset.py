@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from erm_data import ROUNDING, neighbours, parameters, simulated, weights_of
+from erm_data import ROUNDING, neighbours, parameters, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from checks import exact_loss, worst_case
 from helpers import erm
+from helpers.erm import calibration
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
 
 N_FITS = 160
@@ -39,7 +40,7 @@ def pull(model, X, y, weights=None):
 
     Scores are written out, with `offset_` beside the rest: no linear term as in the package.
     """
-    rows, beta = model._rows(X), np.atleast_2d(parameters(model)).copy()
+    rows, beta = model._rows(X).written(), np.atleast_2d(parameters(model)).copy()
     weights = np.ones(len(y)) if weights is None else weights
     codes = np.searchsorted(model.classes_, y)
     if len(model.classes_) == 2:
@@ -59,10 +60,10 @@ def pull(model, X, y, weights=None):
     "options",
     [
         {},
-        {"intercept_scaling": 0.1, "rows": "unit"},
+        {"intercept_scaling": 0.1},
         {"class_weight": WEIGHTS, "radius": 2.0, "intercept_scaling": 3.0},
         {"classes": (0, 1, 2), "intercept_scaling": 0.3},
-        {"bounds": [[-1.0, 2.0]] * 2, "center": 0.4},
+        {"bounds": [[-1.0, 2.0]] * 2},
     ],
     ids=str,
 )
@@ -115,7 +116,7 @@ def test_rows_of_one_length_and_the_constant_beside_them():
     expected = share * np.array([[0.6, 0.8, 0.5], [0.6, -0.8, 0.5], [0, 0, 0.5], [0, 0, 0.5], [1.0, 0, 0.5]])
     assert rows == pytest.approx(expected, abs=1e-15)
     assert np.linalg.norm(rows, axis=1).max() <= 2.0 * ROUNDING
-    one = erm.ERMClassifier(rows="unit").fit(X[:2], [0, 1])
+    one = erm.ObjectivePerturbationClassifier(rows="unit").fit(X[:2], [0, 1])
     assert one.decision_function(7 * X[:2]) == pytest.approx(one.decision_function(X[:2]))
 
 
@@ -125,19 +126,6 @@ def test_no_row_is_longer_than_the_radius(d, a, magnitude, seed):
     for rows in ("clip", "unit"):
         found = erm.design_matrix(X, radius=1.5, rows=rows, intercept_scaling=a)
         assert np.linalg.norm(found, axis=1).max() <= 1.5 * (1 + 1e-12)
-
-
-def test_a_centre_is_subtracted_before_rows_are_measured():
-    X, y = skewed()
-    moved = erm.ERMClassifier(0.1, center=[0.3, 0.2], rows="unit").fit(X, y)
-    by_hand = erm.ERMClassifier(0.1, rows="unit").fit(X - [0.3, 0.2], y)
-    assert moved.decision_function(X) == pytest.approx(by_hand.decision_function(X - [0.3, 0.2]))
-    box = erm.ERMClassifier(0.1, bounds=[[0.0, 1.0]] * 2, center=0.25).fit(X, y)
-    boxed = erm.ERMClassifier(0.1, bounds=[[-0.5, 1.0]] * 2).fit(np.clip(X, 0, 1), y)
-    assert box.decision_function(X) == pytest.approx(boxed.decision_function(np.clip(X, 0, 1)))
-    assert (
-        "centre of the features public" in erm.ObjectivePerturbationClassifier(center=0.1).fit(X, y).guarantee_.assumes
-    )
 
 
 # The noise of fitted objects
@@ -182,16 +170,14 @@ def test_gaussian_noise_with_an_offset_has_the_share_of_epsilon_and_the_whole_de
     noise = np.array([objective_noise(model, X, y) for model in models])
     scale = models[0].noise_scale_
     share = 1.4 * (1 - estimator.tol)
-    exact = erm.gaussian_objective_delta(share, 2 / scale, models[0].epsilon_jacobian_)
+    exact = calibration.gaussian_objective_delta(share, 2 / scale, models[0].epsilon_jacobian_)
     assert exact * math.exp(1.4 * estimator.tol / 2) == pytest.approx(1e-4, rel=1e-6)
     assert kstest(noise.ravel() / scale, norm.cdf).pvalue > UNLIKELY
     assert (models[0].guarantee_.epsilon, models[0].guarantee_.delta) == (pytest.approx(2.0), 1e-4)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
-@pytest.mark.parametrize(
-    "options", [{}, {"rows": "unit", "intercept_scaling": 0.2, "neighbouring": ADD_REMOVE}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"neighbouring": ADD_REMOVE}], ids=str)
 def test_output_perturbation_adds_its_noise_to_the_minimiser_for_the_released_offset(options, delta):
     X, y = skewed()
     n = 100 if options else len(y)
@@ -200,7 +186,7 @@ def test_output_perturbation_adds_its_noise_to_the_minimiser_for_the_released_of
     )
     models, noise = [clone(estimator).fit(X, y) for _ in range(N_FITS)], []
     for model in models:
-        rows = model._rows(X)
+        rows = model._rows(X).written()
 
         def objective(beta, rows=rows, model=model):
             scores = rows @ beta + model.offset_
@@ -344,11 +330,6 @@ def test_the_search_for_a_worst_case_finds_no_more_with_an_offset_and_nearly_as_
         ({"prior": "offset", "fit_intercept": False}, "prior must be None with fit_intercept"),
         ({"prior": "offset", "class_weight": "balanced"}, "prior must be None with class_weight"),
         ({"prior": "offset", "class_weight": {0: 0.0, 1: 1.0}}, "class_weight must be above 0"),
-        ({"intercept_scaling": 0.99e-3}, "intercept_scaling must be"),
-        ({"intercept_scaling": 1.01e3}, "intercept_scaling must be"),
-        ({"rows": "long"}, "rows must be one of"),
-        ({"center": [math.nan]}, "center must be"),
-        ({"center": "mean"}, "center must be"),
     ],
 )
 @pytest.mark.parametrize(
@@ -359,9 +340,13 @@ def test_what_makes_no_sense_is_refused_before_the_data_are_read(kind, options, 
         kind(**options).fit(None, None)
 
 
-def test_a_centre_has_one_number_a_feature():
-    with pytest.raises(ValueError, match="center must be a finite number or 2 of them"):
-        erm.ERMClassifier(center=[1.0, 2.0, 3.0]).fit(*simulated(20, 2))
+def test_a_row_that_makes_no_sense_is_refused_too():
+    for scaling in (0.99e-3, 1.01e3):
+        for kind in (erm.ERMClassifier, erm.ObjectivePerturbationClassifier):
+            with pytest.raises(ValueError, match="intercept_scaling must be"):
+                kind(intercept_scaling=scaling).fit(None, None)
+    with pytest.raises(ValueError, match="rows must be one of"):
+        erm.ObjectivePerturbationClassifier(rows="long").fit(None, None)
 
 
 def test_the_smallest_constant_keeps_the_digits_that_the_solver_is_paid_for():

@@ -25,7 +25,7 @@ FITS = {
     "gaussian": (erm.ObjectivePerturbationClassifier, {"delta": 1e-5, "rows": "unit", "fit_intercept": False}),
     "bounds and counts": (erm.ObjectivePerturbationClassifier, {"bounds": BOX, "class_weight": "private"}),
     "cube": (erm.ObjectivePerturbationClassifier, {"bounds": BOX, "noise": "cube", "rows": "unit"}),
-    "offset": (erm.OutputPerturbationClassifier, {"prior": "offset", "intercept_scaling": 0.1, "center": 0.3}),
+    "offset": (erm.OutputPerturbationClassifier, {"prior": "offset"}),
     "balanced": (erm.OutputPerturbationClassifier, {"class_weight": "balanced", "loss": "huber"}),
     "public weights": (erm.OutputPerturbationClassifier, {"class_weight": {0: 0.2, 1: 1.0}}),
     "add/remove": (
@@ -136,7 +136,7 @@ def test_a_worker_learns_no_seed(monkeypatch):
         erm.ObjectivePerturbationClassifier(random_state=987654321).fit(*in_parts(*records(), "dask", None))
     assert made
     for make in made:
-        assert make.args[0].random_state is None
+        assert make.__self__.random_state is None
         assert (987654321).to_bytes(4, "little") not in pickle.dumps(make)
 
 

@@ -5,12 +5,12 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from erm_data import watched
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers import erm
 from helpers.erm import solver
-from helpers.erm.perturbation import PerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 DIGITS = 60
@@ -65,31 +65,23 @@ def exact_minimiser(rows, signs, weights, shift, penalty, linear, start):
 
 def promised_and_kept(model, X, y, numbers):
     """The distance that a fit promises, and the true one from the shortened exact minimiser."""
-    seen = []
-    real = PerturbationClassifier._shortened
-
-    def shortened(self, records, public, regularization, noise, distance, reach):
-        found = real(self, records, public, regularization, noise, distance, reach)
-        seen.append((records, public, regularization, noise, distance, reach, found))
-        return found
-
     with pytest.MonkeyPatch.context() as patch, mpmath.workdps(DIGITS):
-        patch.setattr(PerturbationClassifier, "_shortened", shortened)
+        seen = watched(patch)
         model.fit(X, y, numbers)
-        ((records, public, penalty, noise, distance, reach, found),) = seen
-        n, most = public.divisor, public.most
+        (asked,) = seen
+        n, most, found = asked.public.divisor, asked.public.most, asked.found
         weights = [mpmath.mpf(int(number)) * min(1, mpmath.mpf(most) / int(sum(numbers))) for number in numbers]
         h = None if model.loss == "logistic" else model.h
-        linear = [mpmath.mpf(float(b)) for b in noise]
+        linear = [mpmath.mpf(float(b)) for b in asked.noise]
         exact = exact_minimiser(
-            records.rows, 2 * y - 1, weights, h, mpmath.mpf(n) * mpmath.mpf(float(penalty)), linear, found
+            asked.records.rows, 2 * y - 1, weights, h, mpmath.mpf(n) * mpmath.mpf(float(asked.penalty)), linear, found
         )
         if exact is None:
             return None
         length = mpmath.norm(exact)
-        exact = [b * min(1, mpmath.mpf(reach) / length) for b in exact]
+        exact = [b * min(1, mpmath.mpf(asked.reach) / length) for b in exact]
         off = mpmath.norm([mpmath.mpf(float(b)) - e for b, e in zip(found, exact, strict=True)])
-        return distance, float(off)
+        return asked.distance, float(off)
 
 
 FITS = (erm.ObjectivePerturbationClassifier, erm.OutputPerturbationClassifier)

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from erm_data import in_ball, simulated
+from erm_data import in_ball, minimize_softmax, simulated
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
+from checks import exact_loss
 from helpers import erm
 from helpers.erm import risk, solver
 
@@ -23,10 +24,10 @@ def test_derivatives_against_finite_differences():
         return np.mean(np.logaddexp(0, -rows @ b)) + 0.35 * b @ b + linear @ b
 
     def slope(b):
-        return risk.gradient(b, rows, erm.LOGISTIC, 0.7, linear)
+        return exact_loss.gradient(b, rows, erm.LOGISTIC, 0.7, linear)
 
     assert np.allclose(slope(beta), approx_fprime(beta, value, 1e-7), atol=1e-5)
-    hessian = risk.curvature_sum(beta, rows, erm.LOGISTIC) / 20 + 0.7 * np.eye(3)
+    hessian = exact_loss.curvature_sum(beta, rows, erm.LOGISTIC) / 20 + 0.7 * np.eye(3)
     assert np.allclose(hessian, approx_fprime(beta, slope, 1e-7), atol=1e-5)
 
 
@@ -34,7 +35,7 @@ def test_blocks_of_rows_add_up():
     rng = np.random.default_rng(2)
     rows, beta = rng.standard_normal((1000, 3)), rng.standard_normal(3)
     whole = (rows * erm.LOGISTIC.bend(rows @ beta)[:, None]).T @ rows
-    assert np.allclose(risk.curvature_sum(beta, rows, erm.LOGISTIC), whole)
+    assert np.allclose(exact_loss.curvature_sum(beta, rows, erm.LOGISTIC), whole)
 
 
 # --- distance ---
@@ -44,7 +45,7 @@ def reference(rows, loss, regularization, linear, beta, weights=None):
     """The minimiser in extended precision: Newton steps with gradients in long double until they stop."""
     wide = [np.asarray(a, dtype=np.longdouble) for a in (rows, linear, beta)]
     w = np.ones(len(rows), dtype=np.longdouble) if weights is None else np.asarray(weights, dtype=np.longdouble)
-    bend = risk.curvature_sum(beta, rows, loss, weights) / len(rows) + regularization * np.eye(rows.shape[1])
+    bend = exact_loss.curvature_sum(beta, rows, loss, weights) / len(rows) + regularization * np.eye(rows.shape[1])
     for _ in range(60):
         margins = wide[0] @ wide[2]
         slope = -1 / (1 + np.exp(margins)) if loss is erm.LOGISTIC else loss.slope(margins)
@@ -137,7 +138,7 @@ def test_a_sample_helps_where_a_hessian_of_all_is_too_dear(monkeypatch):
         found = erm.minimize(rows, loss, 1e-5, linear, distance=1e-10, weights=weights)
         products[pays] = numbers["product"]
         assert found.distance <= 1e-10
-        assert np.linalg.norm(risk.gradient(found.beta, rows, loss, 1e-5, linear, weights)) < 1e-14
+        assert np.linalg.norm(exact_loss.gradient(found.beta, rows, loss, 1e-5, linear, weights)) < 1e-14
     assert 2 * products[True] < products[False]
 
 
@@ -154,7 +155,7 @@ def test_a_hessian_is_computed_where_products_do_not_arrive(monkeypatch):
 def test_a_wide_huber_minimiser_takes_few_steps():
     rows, weights, linear, _ = wide_problem(0)
     found = erm.minimize(rows, erm.huber(5.0), 1e-3, linear, distance=1e-10, weights=weights)
-    slope = risk.gradient(found.beta, rows, erm.huber(5.0), 1e-3, linear, weights)
+    slope = exact_loss.gradient(found.beta, rows, erm.huber(5.0), 1e-3, linear, weights)
     assert found.n_iter < 10
     assert np.linalg.norm(slope) / 1e-3 == pytest.approx(found.distance, abs=1e-12)
     assert found.distance <= 1e-10
@@ -182,7 +183,7 @@ def test_a_certified_huber_minimiser_is_one(n, d, log_penalty, log_h, seed):
     rows = np.asfortranarray(in_ball(rng, n, d))
     rows[:, 0] = np.abs(rows[:, 0])
     found = erm.minimize(rows, loss, penalty, np.zeros(d), distance=1e-9)
-    slope = risk.gradient(found.beta, rows, loss, penalty, np.zeros(d))
+    slope = exact_loss.gradient(found.beta, rows, loss, penalty, np.zeros(d))
     assert found.distance <= 1e-9
     assert np.linalg.norm(slope) <= penalty * 1e-9 * (1 + 1e-6)
 
@@ -286,7 +287,7 @@ def test_the_line_search_gives_up_where_nothing_can_be_gained():
 @pytest.mark.parametrize("classes", [2, 4])
 def test_softmax_minimisers_are_stationary(classes):
     X, codes = simulated(300, 3, classes, scale=0.3)
-    found = erm.minimize_softmax(X, codes, classes, 1e-4, np.ones((classes - 1, 3)) / 300, distance=1e-12)
-    slope = risk.softmax_gradient(found.beta, X, codes, 1e-4, np.ones((classes - 1, 3)) / 300)
+    found = minimize_softmax(X, codes, classes, 1e-4, np.ones((classes - 1, 3)) / 300, distance=1e-12)
+    slope = exact_loss.softmax_gradient(found.beta, X, codes, 1e-4, np.ones((classes - 1, 3)) / 300)
     assert found.distance <= 1e-12
     assert np.linalg.norm(slope) < 1e-14

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from erm_data import HUBER, ROUNDING, neighbours, simulated, weights_of
+from erm_data import HUBER, ROUNDING, minimize_softmax, neighbours, simulated, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -14,9 +14,9 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from checks import exact_loss
+from checks.exact_loss import softmax_curvature_sum, softmax_gradient
 from helpers import data, erm
-from helpers.erm import risk
-from helpers.erm.risk import softmax_curvature_sum, softmax_gradient
+from helpers.erm import calibration, risk
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 
@@ -80,7 +80,7 @@ def test_radius_two_and_trace_norm_two_c(d, n, seed):
     for loss in (erm.LOGISTIC, HUBER):
         shift = (w * loss.slope(signed @ beta)) @ signed - (w2 * loss.slope(signed2 @ beta)) @ signed2
         assert np.linalg.norm(shift) <= 2 * ROUNDING
-        change = risk.curvature_sum(beta, signed, loss, w) - risk.curvature_sum(beta, signed2, loss, w2)
+        change = exact_loss.curvature_sum(beta, signed, loss, w) - exact_loss.curvature_sum(beta, signed2, loss, w2)
         assert np.abs(np.linalg.eigvalsh(change)).sum() <= 2 * loss.curvature * ROUNDING
 
 
@@ -141,7 +141,7 @@ def test_softmax_derivatives_and_two_classes_are_logistic():
     numeric = np.array([(slope(flat + h) - slope(flat - h)) / 2e-5 for h in 1e-5 * np.eye(4)])
     assert hessian == pytest.approx(numeric, abs=1e-7)
     # Scores -+c z / sqrt(2): the margin is sqrt(2) c z, so the penalty on c is twice that of a margin loss.
-    C = erm.minimize_softmax(Z, codes % 2, 2, 0.4, np.zeros((1, 2)), distance=1e-11).beta
+    C = minimize_softmax(Z, codes % 2, 2, 0.4, np.zeros((1, 2)), distance=1e-11).beta
     signed = Z * (2 * (codes % 2) - 1)[:, None]
     beta = erm.minimize(signed, erm.LOGISTIC, 0.2, np.zeros(2), distance=1e-11).beta
     assert -math.sqrt(2) * C[0] == pytest.approx(beta, abs=1e-8)
@@ -203,8 +203,8 @@ def test_gaussian_delta_is_the_mean_it_says(epsilon, shift, jacobian):
 
     cut = (epsilon - jacobian) / shift
     mean = quad(excess, cut, cut + 12)[0]
-    assert erm.gaussian_objective_delta(epsilon, shift, jacobian) == pytest.approx(mean, rel=1e-6)
-    assert erm.gaussian_objective_delta(0.1, 1.0, 0.2) == 1.0
+    assert calibration.gaussian_objective_delta(epsilon, shift, jacobian) == pytest.approx(mean, rel=1e-6)
+    assert calibration.gaussian_objective_delta(0.1, 1.0, 0.2) == 1.0
 
 
 @given(st.integers(1, 12), st.floats(0.1, 3), st.floats(-5, 0), st.booleans(), st.booleans(), st.integers(0, 10**6))
@@ -288,7 +288,7 @@ def test_gaussian_noise_gives_an_approximate_guarantee():
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-5)
     tol = model.epsilon_solver_
     assert (model.epsilon_noise_, model.epsilon_jacobian_, tol) == pytest.approx((1.0 - 1e-3, 0.0, 1e-3), rel=1e-6)
-    exact = erm.gaussian_objective_delta(1.0 - tol, 2 / model.noise_scale_)
+    exact = calibration.gaussian_objective_delta(1.0 - tol, 2 / model.noise_scale_)
     assert exact * math.exp(tol / 2) == pytest.approx(1e-5, rel=1e-4)
     assert not hasattr(model, "noise_rate_")
 
@@ -335,7 +335,7 @@ def test_gaussian_noise_with_several_classes_pays_for_each_direction():
     model = erm.ObjectivePerturbationClassifier(0.5, 0.1, delta=3e-3, classes=(0, 1, 2, 3), random_state=0).fit(X, y)
     shift = np.sqrt(2) * 2 * 1.0 / model.noise_scale_  # mass 2, a softmax gradient of length sqrt 2, radius 1
     solver = model.epsilon_solver_
-    exact = erm.gaussian_objective_delta(0.5 - solver, shift, model.epsilon_jacobian_)
+    exact = calibration.gaussian_objective_delta(0.5 - solver, shift, model.epsilon_jacobian_)
     assert solver == pytest.approx(0.5e-3)
     assert exact * math.exp(solver / 2) == pytest.approx(1e-3, rel=1e-4)
 

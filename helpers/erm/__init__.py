@@ -2,7 +2,7 @@
 
 Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
 solver leaves. Modules: `losses`, `risk` (rows and derivatives), `partitions` (records that memory does not hold),
-`solver` (minimisers within a certified distance), `weighting` (class weights), `calibration` (noise constants),
+`solver` (minimisers within a certified distance), `calibration` (class weights and noise constants),
 `linear` and `perturbation` (scikit-learn classes), `scaling` (features on one scale, public or private) with
 `gradient_descent`, `coordinate_descent` and `greedy` on it, `norms` (the shape of noise), `kernels` (random features),
 `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without
@@ -11,12 +11,16 @@ Formulas as printed elsewhere, and exact losses, are left to `checks`.
 """
 
 from helpers.erm.calibration import (
+    BALANCED,
+    UNWEIGHTED,
     Calibration,
-    GaussianCalibration,
+    Weighting,
+    balanced_weights,
     calibrate,
     calibrate_gaussian,
+    class_weights,
     default_regularization,
-    gaussian_objective_delta,
+    fixed_weights,
     largest_move,
 )
 from helpers.erm.coordinate_descent import DPCoordinateDescentClassifier
@@ -31,8 +35,7 @@ from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
 from helpers.erm.scaling import private_second_moments
-from helpers.erm.solver import Solution, minimize, minimize_softmax
-from helpers.erm.weighting import BALANCED, UNWEIGHTED, Weighting, balanced_weights, class_weights, fixed_weights
+from helpers.erm.solver import minimize
 
 __all__ = [
     "BALANCED",
@@ -44,7 +47,6 @@ __all__ = [
     "DPGradientDescentClassifier",
     "DPGreedyCoordinateClassifier",
     "ERMClassifier",
-    "GaussianCalibration",
     "KernelClassifier",
     "Loss",
     "MidpointClassifier",
@@ -53,7 +55,6 @@ __all__ = [
     "PrivateMomentClassifier",
     "RandomFourierFeatures",
     "Softmax",
-    "Solution",
     "Weighting",
     "balanced_weights",
     "calibrate",
@@ -62,11 +63,9 @@ __all__ = [
     "default_regularization",
     "design_matrix",
     "fixed_weights",
-    "gaussian_objective_delta",
     "huber",
     "largest_move",
     "minimize",
-    "minimize_softmax",
     "private_second_moments",
     "read_parquet",
     "signed_rows",

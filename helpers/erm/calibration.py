@@ -1,20 +1,23 @@
 """Noise calibration of private empirical risk minimisation: what a budget buys, from public numbers alone.
 
-`calibrate` and `calibrate_gaussian` turn a privacy budget into the noise and the regularisation of objective
-perturbation, `largest_move` says how far one record moves a minimiser. Every constant is proved for the exact
-minimiser; what is lost between it and a solver's result is a part of the budget of its own
-(`helpers.erm.perturbation`).
+`class_weights` is the only place where the weights' formula stands, and `Weighting` holds what a privacy proof needs to
+know about it: how far one record can move the weighted sum of the losses. `calibrate` and `calibrate_gaussian` turn a
+privacy budget into the noise and the regularisation of objective perturbation, `largest_move` says how far one record
+moves a minimiser. Every constant is proved for the exact minimiser; what is lost between it and a solver's result is a
+part of the budget of its own (`helpers.erm.perturbation`).
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from helpers.checks import check_boolean, check_integer, check_real
-from helpers.erm.losses import LOGISTIC
-from helpers.erm.weighting import UNWEIGHTED
+from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.erm.losses import LOGISTIC, Loss, Softmax
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 _SMALLEST = 1e-300  # a penalty that is raised to what the calibration asks for
@@ -22,6 +25,92 @@ _NOTHING_LEFT = (
     "epsilon must exceed what the Jacobian costs when regularization may not be raised, got {!r}; "
     "raise epsilon, regularization or n_records"
 )
+
+
+class Weighting(NamedTuple):
+    """What a change of one record can do to the weights.
+
+    Attributes
+    ----------
+    mass : float
+        Bound on sum_i |w_i - w_i'| over the records that stay, plus the weights of the record that leaves and of the
+        one that enters. Times the length of a record it bounds how far the sum of the gradients moves.
+    gained : float
+        Bound on the part of `mass` that is more weight in one of the two data sets: only that can raise its Jacobian
+        determinant over the other's.
+    own : float
+        Bound on the part of `gained` that belongs to the record that enters or leaves, whose Hessian has a low rank;
+        the part of the other records is at most gained - own.
+    """
+
+    mass: float
+    gained: float
+    own: float
+
+
+def fixed_weights(largest: float = 1.0, neighbouring: NeighboringRelation = REPLACE_ONE) -> Weighting:
+    """Weights that are a public function of the record alone, at most `largest`.
+
+    >>> fixed_weights()
+    Weighting(mass=2.0, gained=1.0, own=1.0)
+    """
+    largest = check_real("largest", largest, low=0, inclusive="high")
+    moved = 1.0 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == ADD_REMOVE else 2.0
+    return Weighting(moved * largest, largest, largest)
+
+
+def balanced_weights(n_classes: int = 2) -> Weighting:
+    """The inverse-frequency weights of `class_weights`, which move for every record when one label changes.
+
+    Write H = 1/sum_k (1/n_k). A class has weight H/n_k, hence the whole of it H. Moving a record from class a to class
+    b changes H by at most 1, so each of the K - 2 other classes moves by at most 1 in total; the classes a and b
+    together move by 2 (w_a + w_b') <= 2 - 2/(n_a + n_b), half of it the weights of the record that leaves and enters.
+    Adding a record moves at most as much.
+
+    >>> balanced_weights(2)
+    Weighting(mass=2.0, gained=2.0, own=1.0)
+    """
+    most = float(check_integer("n_classes", n_classes, low=2))
+    return Weighting(most, most, 1.0)
+
+
+UNWEIGHTED = fixed_weights()
+BALANCED = balanced_weights()
+
+
+def class_weights(counts: ArrayLike) -> NDArray[np.float64]:
+    """Inverse-frequency weights of the classes, between 0 and 1.
+
+    Two classes: w_k = n_other / n, also where a class is empty (a class of all records then weighs 0). More classes:
+    w_k = (1/n_k) / sum_j (1/n_j), with 1 in place of the count of an empty class. scikit-learn's "balanced" weights,
+    n / (K n_k), have no bound, and leaving an empty class out would change all other weights by order 1.
+
+    Parameters
+    ----------
+    counts : array (K,)
+        Numbers of records, or public estimates of them, at least 0 and not all 0.
+
+    Returns
+    -------
+    ndarray (K,)
+
+    Raises
+    ------
+    ValueError
+        Fewer than two classes, negative counts, or no records.
+
+    Source: Differential Privacy Under Class Imbalance, Equation (4).
+
+    >>> class_weights([90, 10]), class_weights([10, 0]), class_weights([6, 3, 2]).round(3)
+    (array([0.1, 0.9]), array([0., 1.]), array([0.167, 0.333, 0.5  ]))
+    """
+    counts = np.asarray(counts, dtype=float)
+    if counts.ndim != 1 or len(counts) < 2 or not np.all(counts >= 0) or not 0 < counts.sum() < np.inf:
+        raise ValueError(f"counts must be at least two non-negative numbers, not all 0, got {counts.tolist()!r}")
+    if len(counts) == 2:
+        return counts[::-1] / counts.sum()
+    inverse = 1 / np.maximum(counts, 1)
+    return inverse / inverse.sum()
 
 
 class Calibration(NamedTuple):
@@ -56,13 +145,13 @@ class GaussianCalibration(NamedTuple):
 
 def calibrate(
     *,
-    epsilon,
-    n_records,
-    regularization,
-    radius=1.0,
-    loss=LOGISTIC,
-    weighting=UNWEIGHTED,
-    raise_regularization=True,
+    epsilon: float,
+    n_records: int,
+    regularization: float,
+    radius: float = 1.0,
+    loss: Loss | Softmax = LOGISTIC,
+    weighting: Weighting = UNWEIGHTED,
+    raise_regularization: bool = True,
 ) -> Calibration:
     """Constants of objective perturbation, the best that are proved here.
 
@@ -109,21 +198,27 @@ def calibrate(
     radius = check_real("radius", radius, low=0, inclusive="neither")
     bend = radius**2 / n_records
     if check_boolean("raise_regularization", raise_regularization):
-        regularization = max(regularization, bend / _largest_ratio(epsilon, loss, weighting))
+        if loss.free_ratio > 0:
+            limit = loss.free_ratio * epsilon / (weighting.mass * loss.steepness)
+        else:
+            # Without weights the share of epsilon at which L is the printed fallback's; the noise has more than there.
+            plain = weighting.gained == weighting.own
+            limit = _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
+        regularization = max(regularization, bend / limit)
     rate = _largest_rate(epsilon, bend / regularization, loss, weighting)
     return Calibration(rate / radius, regularization)
 
 
 def calibrate_gaussian(
     *,
-    epsilon,
-    delta,
-    n_records,
-    regularization,
-    radius=1.0,
-    loss=LOGISTIC,
-    weighting=UNWEIGHTED,
-    raise_regularization=True,
+    epsilon: float,
+    delta: float,
+    n_records: int,
+    regularization: float,
+    radius: float = 1.0,
+    loss: Loss | Softmax = LOGISTIC,
+    weighting: Weighting = UNWEIGHTED,
+    raise_regularization: bool = True,
 ) -> GaussianCalibration:
     """Constants of (epsilon, delta)-DP objective perturbation with Gaussian noise; see `gaussian_objective_delta`.
 
@@ -169,7 +264,7 @@ def calibrate_gaussian(
     return GaussianCalibration(weighting.mass * loss.steepness * radius / shift, regularization)
 
 
-def gaussian_objective_delta(epsilon, shift, jacobian=0.0) -> float:
+def gaussian_objective_delta(epsilon: float, shift: float, jacobian: float = 0.0) -> float:
     """Delta at `epsilon` of objective perturbation with Gaussian noise, whatever direction the noise moves in.
 
     When a label changes, every record moves b a little, in proportions that depend on the output: b moves by sum m_i
@@ -191,18 +286,15 @@ def gaussian_objective_delta(epsilon, shift, jacobian=0.0) -> float:
     >>> round(gaussian_objective_delta(1.0, 0.25), 7)
     5.1e-06
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    shift = check_real("shift", shift, low=0, inclusive="neither")
-    jacobian = check_real("jacobian", jacobian, low=0)
-    if epsilon <= jacobian:
-        return 1.0
     cut = (epsilon - jacobian) / shift
     above = jacobian + shift**2 / 2 + log_ndtr(shift - cut)
     below = epsilon + log_ndtr(-cut)
     return float(min(1.0, math.exp(min(above, 700.0)) * -math.expm1(min(below - above, 0.0))))
 
 
-def gaussian_jacobian_cost(epsilon, ratio, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
+def gaussian_jacobian_cost(
+    epsilon: float, ratio: float, loss: Loss | Softmax = LOGISTIC, weighting: Weighting = UNWEIGHTED
+) -> float:
     """What the determinant adds to the loss under Gaussian noise, T = `ratio`: nothing for logistic loss at small T.
 
     >>> gaussian_jacobian_cost(1.0, 0.5), gaussian_jacobian_cost(1.0, 0.6) > 0
@@ -213,7 +305,14 @@ def gaussian_jacobian_cost(epsilon, ratio, loss=LOGISTIC, weighting=UNWEIGHTED) 
     return determinant_cost(ratio, loss, weighting)
 
 
-def largest_move(*, n_records, regularization, radius=1.0, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
+def largest_move(
+    *,
+    n_records: int,
+    regularization: float,
+    radius: float = 1.0,
+    loss: Loss | Softmax = LOGISTIC,
+    weighting: Weighting = UNWEIGHTED,
+) -> float:
     """How far the minimiser moves at most when one record changes: mass steepness R / (n lambda).
 
     Parameters
@@ -230,15 +329,15 @@ def largest_move(*, n_records, regularization, radius=1.0, loss=LOGISTIC, weight
 
 
 def default_regularization(
-    n_records,
-    dimension,
-    epsilon,
+    n_records: int,
+    dimension: int,
+    epsilon: float,
     *,
-    delta=0.0,
-    radius=1.0,
-    largest_norm=10.0,
-    loss=LOGISTIC,
-    weighting=UNWEIGHTED,
+    delta: float = 0.0,
+    radius: float = 1.0,
+    largest_norm: float = 10.0,
+    loss: Loss | Softmax = LOGISTIC,
+    weighting: Weighting = UNWEIGHTED,
 ) -> float:
     """A penalty that needs no private data: pure noise moves the coefficients by largest_norm/R on average.
 
@@ -270,19 +369,10 @@ def default_regularization(
     radius = check_real("radius", radius, low=0, inclusive="neither")
     largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
     if check_real("delta", delta, low=0, high=1, inclusive="low") > 0:
-        problem = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
+        problem: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
         scale = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting).noise_scale
         return math.sqrt(dimension) * scale * radius / (largest_norm * n_records)
     return weighting.mass * loss.steepness * dimension * radius**2 / (largest_norm * n_records * epsilon)
-
-
-def _largest_ratio(epsilon, loss, weighting) -> float:
-    """Largest T = R^2 / (n L) at which `calibrate` does not ask for more regularisation."""
-    if loss.free_ratio > 0:
-        return loss.free_ratio * epsilon / (weighting.mass * loss.steepness)
-    # Without weights the share of epsilon at which L is the printed fallback's; the noise then has more than there.
-    plain = weighting.gained == weighting.own
-    return _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
 
 
 def _ratio_of_share(share, epsilon, loss, weighting) -> float:
@@ -293,13 +383,13 @@ def _ratio_of_share(share, epsilon, loss, weighting) -> float:
     return brentq(lambda ratio: determinant_cost(ratio, loss, weighting) - share * epsilon, 0.0, high, xtol=1e-300)
 
 
-def determinant_cost(ratio, loss, weighting) -> float:
+def determinant_cost(ratio: float, loss: Loss | Softmax, weighting: Weighting) -> float:
     """Bound on the log determinant's change: the changed record by its rank, all others by the trace norm."""
     others = (weighting.gained - weighting.own) * loss.curvature * ratio
     return loss.log_determinant(weighting.own * ratio) + others
 
 
-def joint_cost(g, ratio, loss, weighting) -> float:
+def joint_cost(g: float, ratio: float, loss: Loss | Softmax, weighting: Weighting) -> float:
     """Bound on the privacy loss that looks at a record's pull and bend together."""
     own = loss.own_cost(weighting.own * g, weighting.own * ratio)
     others = (weighting.gained - weighting.own) * loss.cost(g, ratio)

@@ -29,15 +29,17 @@ lemma and the split are proved here.
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.perturbation import Claim
+from helpers.checks import Check, choice, integer
+from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import ScaledLinearClassifier
-from helpers.privacy import gaussian_mu
+from helpers.privacy import Ledger, gaussian_mu
 
-_ORDERS = ("shuffled", "iid")
+_AVERAGED = 0.5  # of the sweeps, from the last one backwards, whose results are averaged; at least one
 
 
 class DPCoordinateDescentClassifier(ScaledLinearClassifier):
@@ -48,7 +50,7 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
 
     Parameters
     ----------
-    epsilon, radius, fit_intercept, random_state, neighbouring, n_records, loss, h, class_weight, counts_share
+    epsilon, radius, fit_intercept, random_state, neighbouring, n_records, class_weight, counts_share
         As in `ObjectivePerturbationClassifier`; `radius` is the clip, in units of the rows, which a known scale makes
         about 1 long. `counts_share` of epsilon pays for the counts of `prior` too.
     delta : float
@@ -65,24 +67,17 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         function.
     scale : {"auto", "public", "private"}, array (d,) or None
         "public": the distance from the centre to the farther bound. "private": root mean squares about the centre,
-        released by the first `scale_share` of the budget. An array: public numbers. None: features as they are, which
-        `bounds` then only clip. "auto": "public" where there are bounds, else None.
-    scale_share : float
-        In (0, 1): the part of mu^2 (the square of the Gaussian parameter) that "private" spends on the scale.
+        released by a tenth of the budget (of mu^2, the square of the Gaussian parameter). An array: public numbers.
+        None: features as they are, which `bounds` then only clip. "auto": "public" where there are bounds, else None.
     center : float, array (d,) or None
         Public point that features are measured from. None: the middle of the bounds, 0 without bounds. A centre near
         the bulk of a feature is worth much: a scale about a far point says nothing about its spread.
     order : {"shuffled", "iid"}
         Of the coordinates: each once a sweep in random order, or independent draws, which need more noise.
-    average : float
-        In [0, 1]: the part of the sweeps, from the last one backwards, whose results are averaged; at least one.
-    penalty : {"l1", "l2", "box"} or None
-        On the coefficients of the rows, the intercept included: regularization ||beta||_1, (regularization/2)
-        ||beta||^2, or |beta_j| <= box.
+    penalty : {"l2"} or None
+        On the coefficients of the rows, the intercept included: (regularization/2) ||beta||^2.
     regularization : float
         Above 0.
-    box : float
-        In (0, 1e100].
     prior : {"offset"} or None
         "offset": the log odds of noisy class counts (with public weights: of the weighted classes) are added to every
         score, also inside the loss. Costs `counts_share` of epsilon.
@@ -122,6 +117,12 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
     ('(2, 0.001)-DP, replace-one', 5.781)
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "sweeps": integer(low=1),
+        "clip": choice("row", "coordinate"),
+        "order": choice("shuffled", "iid"),
+    }
+
     def __init__(
         self,
         epsilon=1.0,
@@ -129,51 +130,54 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         sweeps=20,
         clip="row",
         order="shuffled",
-        average=0.5,
         **shared,
     ):
         super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.sweeps = sweeps
         self.clip = clip
         self.order = order
-        self.average = average
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_integer("sweeps", self.sweeps, low=1)
-        check_choice("order", self.order, _ORDERS)
-        check_real("average", self.average, low=0, high=1)
-
-    def _released(self, ledger, public, epsilon):
-        frame, ledger, mu = self._gaussian_frame(ledger, public.divisor, gaussian_mu(epsilon, self.delta))
-        size = len(frame.largest)
-        order = self._coordinates(size, ledger.rng)
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
+        frame, steps, mu = self._gaussian_frame(ledger, public, gaussian_mu(epsilon, self.delta))
+        size, limits, rng = len(frame.largest), self._limits(frame), ledger.rng
+        # The coordinates (sweeps, D) in order of their updates, drawn without looking at the records.
+        if self.order == "iid":
+            order = rng.integers(size, size=(self.sweeps, size))
+        else:
+            order = np.array([rng.permutation(size) for _ in range(self.sweeps)])
         visits = np.bincount(order.ravel(), minlength=size)
-        lengths = public.weighting.mass * self._lengths(frame, visits / self.sweeps)
+        # Noise that makes a sweep a Gaussian mechanism of multiplier 1: what one record can move, in units of it, has
+        # length 1 at most, by the sweep lemma or by the split above.
+        a_sweep = visits / self.sweeps
+        if self.clip == "row":
+            lengths = np.full(size, self._longest(frame) * math.sqrt(a_sweep.max()))
+        else:
+            lengths = np.sqrt(limits * (a_sweep @ limits))
+        lengths = public.weighting.mass * lengths
         self.noise_multiplier_ = math.sqrt(self.sweeps) / mu
         self.noise_scales_ = self.noise_multiplier_ * lengths
-        steps = self._steps(ledger, frame, public)
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
-        beta = self._descend(released, frame, order, public.divisor)
+        self._store_units(self._descend(released, frame, order, public.divisor), frame)
         source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
-        return self._affine(beta, frame), Claim(epsilon, source)
+        return Claim(epsilon, source)
 
-    def _coordinates(self, size, rng) -> np.ndarray:
-        """Coordinates (sweeps, D) in order of their updates, drawn without looking at the records."""
-        if self.order == "iid":
-            return rng.integers(size, size=(self.sweeps, size))
-        return np.array([rng.permutation(size) for _ in range(self.sweeps)])
-
-    def _descend(self, released, frame, order, divisor) -> np.ndarray:
-        """Mean coefficients of the last sweeps; each update sees the records through one noisy sum."""
+    def _descend(self, released, frame, order, divisor) -> NDArray[np.float64]:
+        """Mean coefficients of the last half of the sweeps; each update sees the records through one noisy sum."""
         rate, limits = self._rate(frame), self._limits(frame)
         beta, mean = np.zeros(len(limits)), np.zeros(len(limits))
-        kept = max(round(self.average * self.sweeps), 1)
+        kept = max(round(_AVERAGED * self.sweeps), 1)
         last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
 
         def slope(margins, j):
+            """Minus the weighted sum of what the records pull along coordinate j."""
             margins.move(last, by)
-            return -self._clipped_sum(margins, limits, j)
+            pull, column, weights = margins.pull(), margins.signed[:, j], margins.weights
+            if self.clip == "row":
+                np.minimum(pull, margins.caps, out=pull)
+                return -(pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column)
+            np.multiply(pull, column, out=pull)
+            np.clip(pull, -limits[j], limits[j], out=pull)
+            return -(pull.sum() if weights is None else pull @ weights)
 
         for sweep, coordinates in enumerate(order):
             for j in coordinates:
@@ -183,13 +187,3 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
             if sweep >= self.sweeps - kept:
                 mean += beta / kept
         return mean
-
-    def _clipped_sum(self, margins, limits, j) -> float:
-        """Weighted sum of what the records pull along coordinate j."""
-        pull, column, weights = margins.pull(), margins.signed[:, j], margins.weights
-        if self.clip == "row":
-            np.minimum(pull, margins.caps, out=pull)
-            return pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column
-        np.multiply(pull, column, out=pull)
-        np.clip(pull, -limits[j], limits[j], out=pull)
-        return pull.sum() if weights is None else pull @ weights

@@ -7,14 +7,16 @@ descent, so that the two can be compared at the same knowledge of the scale. Dee
 
 import math
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from numpy.typing import NDArray
 
-from helpers.checks import check_integer, check_real
-from helpers.erm.perturbation import Claim
-from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
-from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_mu
+from helpers.checks import Check, integer, optional, real
+from helpers.erm.perturbation import Claim, Public
+from helpers.erm.scaling import SCALE_SHARE, Frame, Margins, ScaledLinearClassifier, logistic_pull
+from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, gaussian_mu
 from helpers.privacy.search import smallest
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
@@ -28,10 +30,10 @@ class DPGradientDescentClassifier(ScaledLinearClassifier):
 
     Parameters
     ----------
-    epsilon, delta, step, clip, radius, scale, scale_share, center, penalty, regularization, box, prior, \
-fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_weight, bounds, counts_share
-        As in `DPCoordinateDescentClassifier`; `step` is in units of 1 / (the loss's curvature times the mean square
-        length that the frame expects of a row).
+    epsilon, delta, step, radius, scale, center, penalty, regularization, prior, fit_intercept, random_state, classes, \
+neighbouring, n_records, class_weight, bounds, counts_share
+        As in `DPCoordinateDescentClassifier`; gradients are clipped by record, and `step` is in units of 1 / (the
+        loss's curvature times the mean square length that the frame expects of a row).
     n_steps : int
         Steps T >= 1.
     sample_rate : float, optional
@@ -65,57 +67,59 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
     ('(2, 0.001)-DP, replace-one', 4.57)
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "n_steps": integer(low=1),
+        "sample_rate": optional(real(low=0, high=1, inclusive="neither")),
+        "average": real(low=0, high=1),
+    }
+
     def __init__(
         self,
         epsilon=1.0,
         delta=1e-6,
         n_steps=100,
         sample_rate=None,
-        clip="row",
         average=0.0,
         **shared,
     ):
         super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.n_steps = n_steps
         self.sample_rate = sample_rate
-        self.clip = clip
         self.average = average
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_integer("n_steps", self.n_steps, low=1)
-        check_real("average", self.average, low=0, high=1)
         if self.sample_rate is None:
             return
-        check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="neither")
         if self.neighbouring is not ADD_REMOVE:
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
-    def _released(self, ledger, public, epsilon):
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         mu = gaussian_mu(epsilon, self.delta)
-        frame, ledger, left = self._gaussian_frame(ledger, public.divisor, mu)
+        frame, steps, left = self._gaussian_frame(ledger, public, mu)
         multiplier, claim = math.sqrt(self.n_steps) / left, Claim(epsilon, _SOURCE)
         if self.sample_rate is not None:
-            scaling = GaussianDpEvent(1 / (math.sqrt(self.scale_share) * mu)) if self._scale_is_private else None
+            scaling = GaussianDpEvent(1 / (math.sqrt(SCALE_SHARE) * mu)) if self._scale_is_private else None
             claim = Claim(epsilon, _SAMPLED_SOURCE, _INTERVAL * max(epsilon, mu))
             multiplier = _sampled_multiplier(scaling, self.sample_rate, self.n_steps, self.delta, claim, multiplier)
         self.noise_multiplier_ = multiplier
-        lengths = public.weighting.mass * self._lengths(frame, np.ones(len(frame.largest)))
+        lengths = np.full(len(frame.largest), public.weighting.mass * self._longest(frame))
         self.noise_scales_ = multiplier * lengths
-        beta = self._descend(self._steps(ledger, frame, public), frame, lengths, public.divisor)
-        return self._affine(beta, frame), claim
+        self._store_units(self._descend(steps, frame, lengths, public.divisor), frame)
+        return claim
 
-    def _descend(self, steps, frame, lengths, divisor) -> np.ndarray:
+    def _descend(self, steps: Ledger, frame: Frame, lengths: NDArray, divisor: int) -> NDArray[np.float64]:
         """Mean coefficients of the last steps; every step sees the records through one noisy sum."""
-        rate = self.step / (self._loss().curvature * (self.radius**2 if self._scaling is None else 1.0))
-        beta, mean, kept = np.zeros(len(frame.largest)), 0.0, max(round(self.average * self.n_steps), 1)
-        limits, expected = self._limits(frame), divisor * (self.sample_rate or 1.0)
+        # The mean square length of a row is that of all its entries together, or `radius`^2 without a scale.
+        rate = self._rate(frame._replace(moment=self.radius**2 if self._has_no_scale else 1.0))
+        beta, mean = np.zeros(len(lengths)), np.zeros(len(lengths))
+        kept, expected = max(round(self.average * self.n_steps), 1), divisor * (self.sample_rate or 1.0)
         for step in range(self.n_steps):
 
             def slope(margins, rng, beta=beta):
-                return -self._clipped_total(margins, beta, limits, rng)
+                return -self._clipped_total(margins, beta, rng)
 
             # What one record moves, in units of `lengths`, has length 1 at most.
             noisy = steps.sampled(slope, self.sample_rate, 1.0, self.noise_multiplier_, lengths)
@@ -124,29 +128,26 @@ fit_intercept, random_state, classes, neighbouring, n_records, loss, h, class_we
                 mean = mean + beta / kept
         return mean
 
-    def _clipped_total(self, margins, beta, limits, rng) -> np.ndarray:
+    def _clipped_total(self, margins: Margins, beta: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
         """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
-        weights = self._drawn(margins, rng)
+        numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
+        # How many of the records that each row stands for the step sees; uniform numbers are faster than binomial ones.
+        if rate is None:
+            weights = np.ones(m) if numbers is None else numbers
+        else:
+            weights = rng.random(m) < rate if numbers is None else rng.binomial(numbers, rate)
         if margins.class_weights is not None:
             weights = margins.class_weights * weights
-        seen = slice(None) if self.sample_rate is None else np.flatnonzero(weights)
-        rows, weights = margins.signed[seen], weights[seen]
-        scores = margins.values[seen] + rows @ beta
-        pull = self._pull(scores, out=scores)
-        if self.clip == "coordinate":
-            return clipped_sums(rows, pull, limits, weights)
-        return (np.minimum(pull, margins.caps[seen]) * weights) @ rows
-
-    def _drawn(self, margins, rng) -> np.ndarray:
-        """How many of the records (m,) that each row stands for a step sees."""
-        numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
-        if numbers is None:  # uniform numbers are faster than binomial ones
-            return np.ones(m) if rate is None else rng.random(m) < rate
-        return numbers if rate is None else rng.binomial(numbers, rate)
+        seen = slice(None) if rate is None else np.flatnonzero(weights)
+        rows, scores = margins.signed[seen], margins.values[seen] + margins.signed[seen] @ beta
+        pull = logistic_pull(scores, out=scores)
+        return (np.minimum(pull, margins.caps[seen]) * weights[seen]) @ rows
 
 
 @cache
-def _sampled_multiplier(scaling, rate, count, delta, claim, high) -> float:
+def _sampled_multiplier(
+    scaling: GaussianDpEvent | None, rate: float, count: int, delta: float, claim: Claim, high: float
+) -> float:
     """Least noise over sensitivity of `count` sampled steps, after `scaling`, that keeps what is claimed at `delta`.
 
     `high` is what suffices without sampling, which never helps an adversary.

@@ -16,13 +16,14 @@ Source: Mangold, Bellet, Salmon and Tommasi 2023 (the method); Dong, Durfee and 
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.perturbation import Claim
-from helpers.erm.scaling import ScaledLinearClassifier, clipped_sums
-from helpers.privacy import zcdp_budget
+from helpers.checks import Check, choice, integer, real
+from helpers.erm.perturbation import Claim, Public
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, clipped_sums
+from helpers.privacy import Ledger, zcdp_budget
 from helpers.privacy.ledger import SELECTION_COSTS
 
 _LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip", "laplace": "laplace"}
@@ -36,20 +37,18 @@ class DPGreedyCoordinateClassifier(ScaledLinearClassifier):
 
     Parameters
     ----------
-    epsilon, radius, fit_intercept, random_state, neighbouring, n_records, loss, h, class_weight, counts_share, step, \
-scale, center, penalty, regularization, box, prior, bounds, classes
-        As in `DPCoordinateDescentClassifier`; slopes are clipped by coordinate.
-    scale_share : float
-        In (0, 1): the part of the budget (of epsilon where delta is 0, else of rho) that scale "private" spends.
+    epsilon, radius, fit_intercept, random_state, neighbouring, n_records, class_weight, counts_share, step, scale, \
+center, penalty, regularization, prior, bounds, classes
+        As in `DPCoordinateDescentClassifier`; slopes are clipped by coordinate. The share of the budget that scale
+        "private" spends is one of epsilon where delta is 0, else of rho.
     delta : float
         0 for pure privacy, by Laplace noise and basic composition, or in (0, 1): Gaussian noise and zero-concentrated
         composition.
     n_steps : int
         T >= 1: at most so many coefficients are not 0.
     selection : {"gumbel", "permute_and_flip", "laplace"}
-        Law of the noisy choice, see the module. Gumbel noise is best where delta > 0, permute-and-flip where it is 0.
-    selection_share : float
-        In (0, 1): the part of each step's budget that its choice spends.
+        Law of the noisy choice, which spends half of each step's budget; see the module. Gumbel noise is best where
+        delta > 0, permute-and-flip where it is 0.
 
     Attributes
     ----------
@@ -78,7 +77,11 @@ scale, center, penalty, regularization, box, prior, bounds, classes
     ('(2, 0.001)-DP, replace-one', 0.193, 0.44)
     """
 
-    _delta_allowed = "low"
+    _allowed: ClassVar[dict[str, Check]] = {
+        "delta": real(low=0, high=1, inclusive="low"),
+        "n_steps": integer(low=1),
+        "selection": choice(*_LAWS),
+    }
 
     def __init__(
         self,
@@ -86,26 +89,18 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         delta=1e-6,
         n_steps=10,
         selection="gumbel",
-        selection_share=0.5,
         **shared,
     ):
         super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.n_steps = n_steps
         self.selection = selection
-        self.selection_share = selection_share
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_integer("n_steps", self.n_steps, low=1)
-        check_choice("selection", self.selection, tuple(_LAWS))
-        check_real("selection_share", self.selection_share, low=0, high=1, inclusive="neither")
-
-    def _released(self, ledger, public, epsilon):
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         pure = self.delta == 0
         total = epsilon if pure else zcdp_budget(epsilon, float(self.delta))
-        share = self.scale_share if self._scale_is_private else 0.0
-        each = (1 - share) * total / self.n_steps
-        chosen, measured = self.selection_share * each, (1 - self.selection_share) * each
+        share = SCALE_SHARE if self._scale_is_private else 0.0
+        # Half of a step's budget for the choice of the coordinate, and half for its slope.
+        chosen = measured = (1 - share) * total / self.n_steps / 2
         self.selection_epsilon_ = chosen if pure else math.sqrt(chosen / SELECTION_COSTS[_LAWS[self.selection]])
         self.noise_multiplier_ = 1 / measured if pure else _multiplier(measured)
         if not pure:
@@ -120,10 +115,10 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         d = self.n_features_in_
         moved = d if pure else math.sqrt(d)
         spread = moved * (math.sqrt(2) / (share * total) if pure else _multiplier(share * total)) if share else 0.0
-        frame, ledger = self._private_frame(
-            ledger, public.divisor, lambda ledger, squares: sums(ledger, squares, moved, share * total), spread
+        frame, steps = self._private_frame(
+            ledger, public, lambda ledger, squares: sums(ledger, squares, moved, share * total), spread
         )
-        steps, limits, rate = self._steps(ledger, frame, public), self._limits(frame), self._rate(frame)
+        limits, rate = self._limits(frame), self._rate(frame)
         mass, divisor = public.weighting.mass, public.divisor
         selection = {"law": _LAWS[self.selection], "epsilon" if pure else "rho": chosen}
         beta, last, by = np.zeros(len(limits)), 0, 0.0
@@ -143,9 +138,10 @@ scale, center, penalty, regularization, box, prior, bounds, classes
         source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
         if pure:
             source = "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)"
-        return self._affine(beta, frame), Claim(epsilon, source)
+        self._store_units(beta, frame)
+        return Claim(epsilon, source)
 
 
-def _multiplier(rho) -> float:
+def _multiplier(rho: float) -> float:
     """Noise over sensitivity of a Gaussian mechanism."""
     return 1 / math.sqrt(2 * rho)

@@ -5,30 +5,32 @@ without looking at the data, and the length of a feature vector is known in adva
 the features is a private kernel learner, and the bound on the records' own length is not needed any more.
 """
 
+from typing import Any, ClassVar, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real, validate_records
+from helpers.checks import Check, DeclaredParameters, any_value, check_boolean, integer, real, validate_records
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
 
-KERNELS = ("gaussian", "laplacian", "cauchy")
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
+_GAMMA = real(low=0, high=_LARGEST_ENTRY, inclusive="high")
 
 
-class RandomFourierFeatures(TransformerMixin, BaseEstimator):
-    """Features whose inner products are, on average over the frequencies, a translation-invariant kernel.
+class RandomFourierFeatures(DeclaredParameters, TransformerMixin, BaseEstimator):
+    """Features whose inner products are, on average over the frequencies, the Gaussian kernel.
 
     Parameters
     ----------
     n_frequencies : int
         D, at least 1.
-    kernel : {"gaussian", "laplacian", "cauchy"}
-        exp(-gamma ||x - y||_2^2), exp(-gamma ||x - y||_1) or the product over j of 1/(1 + gamma^2 (x_j - y_j)^2).
     gamma : float
-        In (0, 1e100], in the units of X to the power -2 (Gaussian) or -1. Public, like the other parameters.
+        In (0, 1e100], in the units of X to the power -2: the kernel is exp(-gamma ||x - y||^2). Public, like the other
+        parameters.
     paired : bool
         True: cosine and sine of every frequency, divided by sqrt(D): 2 D features, of norm exactly 1. False: the
         cosine with a random phase, times sqrt(2/D): D features, of norm up to sqrt(2).
@@ -57,47 +59,36 @@ class RandomFourierFeatures(TransformerMixin, BaseEstimator):
     [1.0, 1.0]
     """
 
-    def __init__(self, n_frequencies=100, kernel="gaussian", gamma=1.0, paired=True, random_state=None):
+    _allowed: ClassVar[dict[str, Check]] = {
+        "n_frequencies": integer(low=1),
+        "gamma": _GAMMA,
+        "paired": check_boolean,
+        "random_state": lambda name, value: check_random_state(value, name),
+    }
+
+    def __init__(self, n_frequencies=100, gamma=1.0, paired=True, random_state=None):
         self.n_frequencies = n_frequencies
-        self.kernel = kernel
         self.gamma = gamma
         self.paired = paired
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the frequencies; of X (n, d) only d is used. Returns self."""
         self._check_parameters()
-        X = validate_data(self, X, dtype=np.float64)
-        self._draw(X.shape[1])
+        d = validate_data(self, X, dtype=np.float64).shape[1]
+        rng, D = np.random.default_rng(self.random_state), self.n_frequencies
+        # The density of the frequencies is the kernel's Fourier transform.
+        self.frequencies_ = rng.normal(scale=np.sqrt(2 * self.gamma), size=(d, D))
+        self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
+        self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Feature vectors of X (n, d): (n, 2 D) if paired, else (n, D)."""
         check_is_fitted(self)
         return self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _check_parameters(self):
-        check_integer("n_frequencies", self.n_frequencies, low=1)
-        check_choice("kernel", self.kernel, KERNELS)
-        check_real("gamma", self.gamma, low=0, high=_LARGEST_ENTRY, inclusive="high")
-        check_boolean("paired", self.paired)
-        check_random_state(self.random_state)
-
-    def _draw(self, n_features):
-        """Set the frequencies, which look at no record."""
-        rng, D, gamma = np.random.default_rng(self.random_state), self.n_frequencies, self.gamma
-        shape = (n_features, D)
-        # The density of the frequencies is the kernel's Fourier transform.
-        if self.kernel == "gaussian":
-            self.frequencies_ = rng.normal(scale=np.sqrt(2 * gamma), size=shape)
-        elif self.kernel == "laplacian":
-            self.frequencies_ = gamma * rng.standard_cauchy(size=shape)
-        else:
-            self.frequencies_ = rng.laplace(scale=gamma, size=shape)
-        self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
-        self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
-
-    def _mapped(self, X):
+    def _mapped(self, X: NDArray) -> NDArray[np.float64]:
         angles = np.clip(X, -_LARGEST_ENTRY, _LARGEST_ENTRY) @ self.frequencies_ + self.phases_
         D = angles.shape[1]
         if self.paired:
@@ -115,8 +106,8 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         `radius` are set from here. None: `ObjectivePerturbationClassifier` with its defaults.
     epsilon : float
         Budget, of the estimator's meaning.
-    n_frequencies, kernel, gamma, paired
-        As in `RandomFourierFeatures`.
+    n_frequencies, gamma
+        As in `RandomFourierFeatures`, which are paired here.
     frequency_state : None or int
         Of the frequencies, which are published.
     random_state : None or int
@@ -146,42 +137,43 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
     array([1, 0, 0, 1])
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "estimator": any_value,  # `_learner` looks at it
+        "epsilon": real(low=0, inclusive="neither"),
+        "n_frequencies": integer(low=1),
+        "gamma": _GAMMA,
+        "frequency_state": lambda name, value: check_random_state(value, name),
+    }
+
     def __init__(
         self,
         estimator=None,
         epsilon=1.0,
         n_frequencies=100,
-        kernel="gaussian",
         gamma=1.0,
-        paired=True,
         frequency_state=0,
         random_state=None,
     ):
         self.estimator = estimator
         self.epsilon = epsilon
         self.n_frequencies = n_frequencies
-        self.kernel = kernel
         self.gamma = gamma
-        self.paired = paired
         self.frequency_state = frequency_state
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to X (n, d) and labels y (n,); returns self."""
-        check_random_state(self.random_state)
-        check_random_state(self.frequency_state, "frequency_state")
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        features = RandomFourierFeatures(self.n_frequencies, self.kernel, self.gamma, self.paired, self.frequency_state)
-        features._check_parameters()
+        self._check_parameters()
+        features = RandomFourierFeatures(self.n_frequencies, self.gamma, random_state=self.frequency_state)
         learner = self._learner()
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
-        X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
-        features.fit(np.zeros((1, X.shape[1])))  # of the records only their width counts
+        records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
+        features.fit(np.zeros((1, records[0].shape[1])))  # of the records only their width counts
         relation = getattr(learner, "neighbouring", REPLACE_ONE)
-        self._learn(Ledger((X, y), relation, self._noise_generator(X, y)), features, learner)
+        self._learn(Ledger(tuple(records), relation, self._noise_generator(*records)), features, learner)
         return self
 
-    def _learn(self, ledger, features, learner):
+    def _learn(self, ledger: Ledger, features: RandomFourierFeatures, learner: Any) -> None:
         """Set what is fitted, from a private fit of the learner to the features."""
         secret = child_state(self.random_state, ledger.rng)
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)

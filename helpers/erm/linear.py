@@ -6,10 +6,11 @@ records (finite numbers, declared labels). Standardising features and choosing p
 """
 
 import math
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from scipy.special import softmax as softmax_probabilities
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -17,30 +18,31 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import (
+    Check,
+    DeclaredParameters,
     check_boolean,
     check_bounds,
-    check_choice,
     check_classes,
     check_real,
+    choice,
     label_codes,
+    optional,
+    real,
     validate_records,
 )
 from helpers.data import into_ball
 from helpers.erm import partitions
-from helpers.erm.losses import LOGISTIC, Softmax, huber, zero_sum_basis
+from helpers.erm.calibration import class_weights
+from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
+from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
-from helpers.erm.risk import Block, LocalTable, Rows, Table, design_matrix, factored_rows, pieces
+from helpers.erm.risk import Block, LocalTable, Rows, Table, factored_rows, pieces
 from helpers.erm.solver import Solution, minimize_table
-from helpers.erm.weighting import class_weights
 from helpers.predictions import ScorePredictions
 
-_LOSSES = ("logistic", "huber")
 _LARGEST_RADIUS = 1e100
 _LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more
 _LARGEST_TABLE = 10**15
-_LARGEST_CENTER = 1e100
-_PRIORS = (None, "offset")
-_ROWS = ("clip", "unit")
 
 
 class Records(NamedTuple):
@@ -51,68 +53,130 @@ class Records(NamedTuple):
     rows : ndarray (m, d), or Table
         Feature vectors inside the ball; a table where there are many, or where they come in parts.
     codes : ndarray (m,) of int
-        Classes 0..K-1; None with a table, which has them.
+        Classes 0..K-1; empty with a table, which has its own.
     multiplicity : ndarray (m,) of int64, or None if every row is one record.
     divisor : int
         The number that divides the sum of the losses.
     """
 
-    rows: np.ndarray | Table
-    codes: np.ndarray | None
-    multiplicity: np.ndarray | None
+    rows: Any
+    codes: NDArray[np.intp]
+    multiplicity: NDArray[np.int64] | None
     divisor: int
 
+    def class_sizes(self, n_classes: int) -> NDArray[np.int64]:
+        """Number of records (K,) of each class."""
+        if isinstance(self.rows, Table):
+            return self.rows.sizes
+        numbers = np.ones(len(self.codes), np.int64) if self.multiplicity is None else self.multiplicity
+        sizes = np.zeros(n_classes, np.int64)
+        np.add.at(sizes, self.codes, numbers)
+        return sizes
 
-class LinearClassifier(ScorePredictions, ClassifierMixin, BaseEstimator):
+    def identity(self) -> tuple:
+        """What tells them from others, for noise that is keyed by an integer: arrays, or the hashes of a table."""
+        if isinstance(self.rows, Table):
+            return (self.rows.shape, self.rows.fingerprint())
+        return tuple(part for part in (self.rows, self.codes, self.multiplicity) if part is not None)
+
+
+def class_weight_among(*names: str | None) -> Check:
+    """For a declaration: one of the names, or weights in [0, 1] by label, not all 0.
+
+    That the labels are those of `classes` is left to `_check_parameters`.
+    """
+
+    def check(name, value):
+        if not isinstance(value, dict):
+            if value not in names:
+                allowed = ", ".join(repr(choice) for choice in names)
+                raise ValueError(f"{name} must be a dict or one of {allowed}, got {value!r}")
+        elif max([check_real(name, weight, low=0, high=1) for weight in value.values()], default=0.0) == 0:
+            raise ValueError(f"{name} must be positive for some class, got {value!r}")
+
+    return check
+
+
+LOSSES: dict[str, Check] = {"loss": choice("logistic", "huber"), "h": real(low=1e-10, high=1e10)}
+"""The parameters of `LinearClassifier._loss`, of classes that leave the choice to the user."""
+# An offset over a smaller constant is a coefficient so large that it lacks the digits of the solver's share.
+INTERCEPT_SCALING = real(low=1e-3, high=1e3)
+
+
+class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, BaseEstimator):
     """Rows, labels, class weights and predictions of `ERMClassifier` and the private classifiers. Not used by
     itself."""
 
-    _class_weights_allowed = (None, "balanced")
-    # Of those that have no such parameters:
-    intercept_scaling = 1.0
-    rows = "clip"
-    center = None
-    prior = None
+    _allowed: ClassVar[dict[str, Check]] = {
+        "regularization": real(low=0, inclusive="neither"),
+        "radius": real(low=1 / _LARGEST_RADIUS, high=_LARGEST_RADIUS),
+        "fit_intercept": check_boolean,
+        "classes": lambda name, value: check_classes(value),
+        "class_weight": class_weight_among(None, "balanced"),
+        "bounds": optional(lambda name, value: check_bounds(value)),
+        "prior": choice(None, "offset"),
+    }
+    # Whether the rows lie in a ball together with a constant feature, which then carries the offset. Such rows are
+    # made from some of the records at a time; rows of one's own are written out.
+    _rows_in_ball = True
+    # Of classes that have no such parameters:
+    intercept_scaling: float = 1.0
+    rows: str = "clip"
+    prior: str | None = None
+    noise: str = "auto"
+    blocks: Sequence[Sequence[int]] | None = None
+    loss: str = "logistic"
+    h: float = 0.5
+
+    regularization: float
+    radius: float
+    fit_intercept: bool
+    classes: Sequence[Any]
+    class_weight: str | dict[Any, float] | None
+    bounds: ArrayLike | None
+    classes_: NDArray
+    n_features_in_: int
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    offset_: Any
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = np.size(self.classes) > 2
         return tags
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores (n,), positive for the second class; with more classes (n, K)."""
         check_is_fitted(self)
-        X = self._mapped(validate_data(self, X, dtype=np.float64, reset=False))
-        rows = design_matrix(X, **(self._geometry() | {"fit_intercept": False}))
-        scores = rows @ self.coef_.T + self.intercept_
+        rows = self._rows(validate_data(self, X, dtype=np.float64, reset=False), constant=False)
+        scores = rows.written(order="F") @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     @available_if(lambda model: model.loss == "logistic")
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities (n, K) of the fitted logistic model, columns as in `classes_`."""
         scores = self.decision_function(X)
         if scores.ndim == 2:
             return softmax_probabilities(scores, axis=1)
         return np.column_stack([expit(-scores), expit(scores)])
 
-    def _check_parameters(self):
-        """Refuse public parameters that make no sense, before any record is looked at."""
-        check_real("regularization", self.regularization, low=0, inclusive="neither")
-        check_real("radius", self.radius, low=1 / _LARGEST_RADIUS, high=_LARGEST_RADIUS)
-        check_boolean("fit_intercept", self.fit_intercept)
-        # An offset over a smaller constant is a coefficient so large that it lacks the digits of the solver's share.
-        check_real("intercept_scaling", self.intercept_scaling, low=1e-3, high=1e3)
-        check_choice("rows", self.rows, _ROWS)
-        public_center(self.center, np.size(self.center))
-        check_choice("loss", self.loss, _LOSSES)
-        check_real("h", self.h, low=1e-10, high=1e10)
-        check_classes(self.classes)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.loss == "huber" and len(self.classes) > 2:
             raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
-        self._check_class_weight()
+        weights = self.class_weight
+        if isinstance(weights, dict) and set(weights) != set(np.unique(self.classes).tolist()):
+            raise ValueError(f"class_weight must be a dict over the labels of classes, got {weights!r}")
+        if self.prior is not None:
+            if self._rows_in_ball and not self.fit_intercept:
+                raise ValueError(f"prior must be None with fit_intercept=False, got {self.prior!r}")
+            if weights in ("balanced", "private"):
+                raise ValueError(f"prior must be None with class_weight={weights!r}: such classes weigh the same")
+            if isinstance(weights, dict) and min(weights.values()) == 0:
+                raise ValueError(f"class_weight must be above 0 with a prior, got {weights!r}")
         self._check_condition(self.regularization)
 
-    def _check_condition(self, regularization):
+    def _check_condition(self, regularization: float) -> None:
         """Refuse what double arithmetic cannot solve or hold, whatever the records are."""
         condition = self._loss().curvature * self.radius**2 / regularization
         if not 1 / _LARGEST_CONDITION**2 <= condition <= _LARGEST_CONDITION:
@@ -121,93 +185,72 @@ class LinearClassifier(ScorePredictions, ClassifierMixin, BaseEstimator):
                 f"times the loss's curvature times radius**2, got {regularization!r}"
             )
 
-    def _check_class_weight(self):
-        if isinstance(self.class_weight, dict):
-            if set(self.class_weight) != set(np.unique(self.classes).tolist()):
-                raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
-            for weight in self.class_weight.values():
-                check_real("class_weight", weight, low=0, high=1)
-            if max(self.class_weight.values()) == 0:
-                raise ValueError(f"class_weight must be positive for some class, got {self.class_weight!r}")
-        elif self.class_weight not in self._class_weights_allowed:
-            allowed = ", ".join(repr(choice) for choice in self._class_weights_allowed)
-            raise ValueError(f"class_weight must be a dict or one of {allowed}, got {self.class_weight!r}")
-        if check_choice("prior", self.prior, _PRIORS) is None:
-            return
-        if self.class_weight in ("balanced", "private"):
-            raise ValueError(f"prior must be None with class_weight={self.class_weight!r}: such classes weigh the same")
-        if isinstance(self.class_weight, dict) and min(self.class_weight.values()) == 0:
-            raise ValueError(f"class_weight must be above 0 with a prior, got {self.class_weight!r}")
-
-    def _records(self, X, y, multiplicity, n_records=None) -> Records:
+    def _records(self, X, y, multiplicity, n_records: int | None = None) -> Records:
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
-        # A number of records that is given need not be that of the rows, which can then be private and 0.
-        fewest = 1 if n_records is None else 0
-        takes_parts = type(self)._rows is LinearClassifier._rows  # rows of one's own are written out
-        X = gathered(X) if takes_parts else X
-        in_parts = takes_parts and is_partitioned(X)
+        # A plain array, which needs no second look, is by far the most frequent.
+        in_parts = self._rows_in_ball and type(X) is not np.ndarray and is_partitioned(X)
+        if in_parts:
+            X = gathered(X)
+            in_parts = is_partitioned(X)
         if in_parts:
             self.n_features_in_ = X.shape[1]
         else:
+            # A number of records that is given need not be that of the rows, which can then be private and 0.
+            fewest = 1 if n_records is None else 0
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
             check_bounds(self.bounds, X.shape[1])
-        if in_parts or (takes_parts and X.size > partitions.FEW):
-            return self._table_records(X, y, multiplicity, n_records)
-        multiplicity = None if multiplicity is None else check_multiplicity(multiplicity, len(X))
-        self.classes_ = np.unique(self.classes)
-        codes = label_codes(y, self.classes_)
-        rows = self._rows(X)
-        if n_records is None:
-            n_records = len(rows) if multiplicity is None else int(multiplicity.sum())
-        return Records(rows, codes, multiplicity, n_records)
-
-    def _table_records(self, X, y, multiplicity, n_records) -> Records:
-        if multiplicity is not None and not is_dask(multiplicity):
+        if multiplicity is not None and not is_dask(X):
             multiplicity = check_multiplicity(multiplicity, X.shape[0])
         self.classes_ = np.unique(self.classes)
-        unfitted = clone(self)
-        if hasattr(self, "random_state"):
-            unfitted.random_state = None  # the seed is no concern of a worker
-        rows = table(X, y, multiplicity, self.classes_, partial(_made_rows, unfitted))
-        if n_records is None and len(rows) == 0:
-            raise ValueError("X must have one or more records, got 0 sample(s)")
-        return Records(rows, None, None, int(rows.sizes.sum()) if n_records is None else n_records)
+        if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
+            unfitted = clone(self)
+            if hasattr(self, "random_state"):
+                unfitted.random_state = None  # the seed is no concern of a worker
+            found = table(X, y, multiplicity, self.classes_, unfitted._rows)
+            if n_records is None and len(found) == 0:
+                raise ValueError("X must have one or more records, got 0 sample(s)")
+            return Records(
+                found, np.empty(0, np.intp), None, int(found.sizes.sum()) if n_records is None else n_records
+            )
+        codes = label_codes(y, self.classes_)
+        if n_records is None:
+            n_records = len(X) if multiplicity is None else int(multiplicity.sum())
+        return Records(self._rows(X).written(order="F"), codes, multiplicity, n_records)
 
-    def _rows(self, X) -> np.ndarray:
-        """Feature vectors (m, d) from checked X."""
-        return design_matrix(self._mapped(X), **self._geometry())
+    def _rows(self, X: NDArray, constant: bool = True) -> Rows:
+        """Rows of checked X inside the ball, with the constant feature or without it."""
+        boxed, rows = X, self.rows
+        if self.bounds is not None:
+            boxed = into_ball(X, np.asarray(self.bounds, dtype=float), radius=self.radius)
+        if self.blocks is not None:
+            boxed = simplex_rows(boxed, X, check_blocks(self.blocks, X.shape[1]), self.radius)
+        elif self.noise == "cube" and rows == "unit":
+            boxed = surface_rows(boxed, self.radius)
+        return factored_rows(
+            boxed,
+            radius=self.radius,
+            fit_intercept=constant and self.fit_intercept,
+            intercept_scaling=self.intercept_scaling,
+            # Rows that have their length in the norm of the cube are not to be lengthened once more.
+            rows="clip" if self.noise == "cube" else rows,
+        )
 
-    def _geometry(self) -> dict:
-        """What `design_matrix` has to know."""
-        return {name: getattr(self, name) for name in ("radius", "fit_intercept", "intercept_scaling", "rows")}
-
-    def _mapped(self, X) -> np.ndarray:
-        center = public_center(self.center, X.shape[1])
-        if self.bounds is None:
-            return X if center is None else np.clip(X, -_LARGEST_CENTER, _LARGEST_CENTER) - center
-        bounds = np.asarray(self.bounds, dtype=float)
-        if center is not None:
-            X = np.clip(X, *bounds.T)
-            reach = np.maximum(bounds[:, 1] - center, center - bounds[:, 0])
-            bounds = np.column_stack([center - reach, center + reach])
-        return into_ball(X, bounds, radius=self.radius)
-
-    def _weights(self, records) -> np.ndarray | None:
+    def _weights(self, records) -> NDArray[np.float64] | None:
         """Weights (K,) of the classes, public or from the data's own counts; None if all are 1."""
         if self.class_weight is None:
             return None
         if isinstance(self.class_weight, dict):
             return np.array([float(self.class_weight[label]) for label in self.classes_.tolist()])
-        counts = class_sizes(records, len(self.classes_))
+        counts = records.class_sizes(len(self.classes_))
         return class_weights(counts if counts.any() else np.ones(len(counts)))  # without records they weigh nothing
 
-    def _offset(self, sizes, weights) -> float | np.ndarray:
+    def _offset(self, sizes: NDArray, weights: NDArray | None) -> float | NDArray[np.float64]:
         """Log-odds of the second of two classes, or log shares (K,) that add up to 0, from sizes of at least 1."""
         logs = np.log(sizes if weights is None else sizes * weights)
         return float(logs[1] - logs[0]) if len(logs) == 2 else logs - logs.mean()
 
-    def _anchor(self) -> np.ndarray:
+    def _anchor(self) -> NDArray[np.float64]:
         """Coefficients that the penalty pulls to: those whose scores are the offset for every record.
 
         A score b0 + z'beta with a penalty on beta is z'u, u = beta + b0/c along the constant feature c, with a penalty
@@ -219,27 +262,39 @@ class LinearClassifier(ScorePredictions, ClassifierMixin, BaseEstimator):
         anchor[..., -1] = offset / constant
         return anchor.ravel()
 
-    def _loss(self):
+    def _loss(self) -> Loss | Softmax:
         """The loss, or its constants where there are more than two classes."""
         if len(self.classes) > 2:
             return Softmax(len(self.classes))
         return LOGISTIC if self.loss == "logistic" else huber(self.h)
 
-    def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
-        """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n."""
-        linear, n, loss, rows = noise / records.divisor, records.divisor, self._loss(), records.rows
+    def _minimiser(self, records, weights, sizes, regularization, noise, distance) -> Solution:
+        """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n.
+
+        `weights` (K,) are those of the classes, and `sizes` (K,) their numbers of records.
+        """
+        loss, table, n = self._loss(), records.rows, records.divisor
+        linear = noise / n
         if self.prior is not None:
             linear = linear - regularization * self._anchor()
         if isinstance(loss, Softmax):
             linear = linear.reshape(loss.n_classes - 1, -1)
-        total_weight = np.sum(class_sizes(records, len(self.classes_)) * (1.0 if weights is None else weights))
-        if not isinstance(rows, Table):
-            block = Block(Rows(rows), records.codes, row_weights(records, None))
-            rows = LocalTable(pieces(block), *rows.shape)
-        sizes = {"n_records": n, "mean_weight": float(total_weight) / n, "longest": float(self.radius)}
-        return minimize_table(rows, loss, regularization, linear, distance=distance, class_weights=weights, **sizes)
+        if not isinstance(table, Table):
+            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
+            table = LocalTable(pieces(Block(Rows(table), records.codes, numbers)), *table.shape)
+        return minimize_table(
+            table,
+            loss,
+            regularization,
+            linear,
+            distance=distance,
+            n_records=n,
+            mean_weight=float(np.sum(sizes * (1.0 if weights is None else weights))) / n,
+            longest=float(self.radius),
+            class_weights=weights,
+        )
 
-    def _store(self, beta):
+    def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
         if beta.ndim == 2:
             beta = zero_sum_basis(len(self.classes_)).T @ beta
@@ -283,10 +338,6 @@ class ERMClassifier(LinearClassifier):
     intercept_scaling : float
         a in [1e-3, 1e3], the size of the constant feature beside the longest row. The larger it is, the less the
         intercept is regularised, and the shorter are all rows beside it.
-    rows : {"clip", "unit"}
-        "unit": rows shorter than `radius` are lengthened to it.
-    center : float or array (d,), optional
-        Public: what is subtracted from X before rows are measured. By default the middle of the bounds, or 0.
     prior : {"offset"} or None
         "offset": the log-odds of the classes (times their weights) stand inside the loss, and what is penalised is the
         distance from them. A strong penalty then leaves the share of each class, and not a score of 0, which with a
@@ -314,6 +365,11 @@ class ERMClassifier(LinearClassifier):
     array([[0.252, 0.748]])
     """
 
+    _allowed: ClassVar[dict[str, Check]] = LOSSES | {
+        "tol": real(low=0, high=1, inclusive="neither"),
+        "intercept_scaling": INTERCEPT_SCALING,
+    }
+
     def __init__(
         self,
         regularization=1e-3,
@@ -326,8 +382,6 @@ class ERMClassifier(LinearClassifier):
         class_weight=None,
         bounds=None,
         intercept_scaling=1.0,
-        rows="clip",
-        center=None,
         prior=None,
     ):
         self.regularization = regularization
@@ -340,96 +394,26 @@ class ERMClassifier(LinearClassifier):
         self.class_weight = class_weight
         self.bounds = bounds
         self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.center = center
         self.prior = prior
 
-    def fit(self, X, y, multiplicity=None):
+    def fit(self, X: Any, y: Any, multiplicity: Any = None) -> Self:
         """Fit to X (m, d), labels y (m,) and, where rows stand for several equal records, their numbers (m,).
 
         They may be arrays, memory maps, `Chunks` or Dask collections (`helpers.erm.partitions`).
         """
         self._check_parameters()
-        check_real("tol", self.tol, low=0, high=1, inclusive="neither")
-        check_intercept(self)
         records = self._records(X, y, multiplicity)
         none = np.zeros((len(self.classes) - 1) * records.rows.shape[1])
-        weights = self._weights(records)
-        sizes = np.maximum(class_sizes(records, len(self.classes_)), 1)
-        self.offset_ = 0.0 if self.prior is None else self._offset(sizes, weights)
+        weights, sizes = self._weights(records), records.class_sizes(len(self.classes_))
+        self.offset_ = 0.0 if self.prior is None else self._offset(np.maximum(sizes, 1), weights)
         regularization, distance = float(self.regularization), self.tol / self.radius
-        solution = self._minimiser(records, weights, regularization, none, distance)
+        solution = self._minimiser(records, weights, sizes, regularization, none, distance)
         self._store(solution.beta)
         self.gradient_norm_, self.n_iter_ = solution.gradient_norm, solution.n_iter
         return self
 
 
-def check_intercept(model) -> None:
-    """Refuse an offset without the constant feature that carries it.
-
-    Raises
-    ------
-    ValueError
-        `prior` without `fit_intercept`.
-    """
-    if model.prior is not None and not model.fit_intercept:
-        raise ValueError(f"prior must be None with fit_intercept=False, got {model.prior!r}")
-
-
-def public_center(center, n_features) -> np.ndarray | None:
-    """The public centre of the features as an array (d,); None where it is left to the bounds.
-
-    Raises
-    ------
-    ValueError
-        Neither a finite number nor `n_features` of them, or beyond 1e100.
-
-    >>> public_center(0.5, 2).tolist()
-    [0.5, 0.5]
-    """
-    if center is None:
-        return None
-    try:
-        center = np.asarray(center, dtype=float)
-    except (TypeError, ValueError):
-        center = np.empty((0, 0))
-    fits = center.ndim == 0 or center.shape == (n_features,)
-    if not fits or not (np.abs(center) <= _LARGEST_CENTER).all():
-        raise ValueError(f"center must be a finite number or {n_features} of them, one a feature")
-    return np.broadcast_to(center, n_features)
-
-
-def _made_rows(unfitted, X) -> Rows:
-    """Rows of some of the records, by the public parameters of an estimator."""
-    return factored_rows(unfitted._mapped(X), **unfitted._geometry())
-
-
-def identity(records) -> tuple:
-    """What tells the records from others, for noise that is keyed by an integer: arrays, or the hashes of a table."""
-    if isinstance(records.rows, Table):
-        return (records.rows.shape, records.rows.fingerprint())
-    return tuple(part for part in (records.rows, records.codes, records.multiplicity) if part is not None)
-
-
-def class_sizes(records, n_classes) -> np.ndarray:
-    """Number of records (K,) of each class, as int64."""
-    if isinstance(records.rows, Table):
-        return records.rows.sizes
-    numbers = np.ones(len(records.codes), np.int64) if records.multiplicity is None else records.multiplicity
-    sizes = np.zeros(n_classes, np.int64)
-    np.add.at(sizes, records.codes, numbers)
-    return sizes
-
-
-def row_weights(records, weights) -> np.ndarray | None:
-    """Weight (m,) of every row: its class's, times the number of records it stands for; None if all are 1."""
-    if weights is None:
-        return None if records.multiplicity is None else records.multiplicity.astype(float)
-    each = weights[records.codes]
-    return each if records.multiplicity is None else each * records.multiplicity
-
-
-def check_multiplicity(multiplicity, n_rows) -> np.ndarray:
+def check_multiplicity(multiplicity: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     """Numbers of records (m,), as int64.
 
     Raises

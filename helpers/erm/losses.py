@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import helmert
 from scipy.special import expit
 
@@ -53,7 +54,7 @@ class Loss:
 
     steepness = 1.0  # largest slope; `Softmax` has another
 
-    def cost(self, g, t) -> float:
+    def cost(self, g: float, t: float) -> float:
         """Supremum of g |slope| + t bend over all margins.
 
         >>> LOGISTIC.cost(1.0, 1.0), LOGISTIC.cost(1.0, 3.0)
@@ -61,7 +62,7 @@ class Loss:
         """
         return g + t * self.curvature if self.joint is None else self.joint(g, t)
 
-    def own_cost(self, g, t) -> float:
+    def own_cost(self, g: float, t: float) -> float:
         """Supremum of g |slope| + log(1 + t bend) over all margins.
 
         >>> round(LOGISTIC.own_cost(1.0, 3.0), 4)
@@ -69,54 +70,45 @@ class Loss:
         """
         return g + self.log_determinant(t) if self.own_joint is None else self.own_joint(g, t)
 
-    def log_determinant(self, t) -> float:
+    def log_determinant(self, t: float) -> float:
         """Most that one record of weight t can add to a log determinant."""
         return math.log1p(t * self.curvature)
 
 
-def _logistic_slope(margins):
-    return -expit(-margins)
+def _logistic() -> Loss:
+    """log(1 + exp(-m)), whose record of slope -p bends by p(1 - p)."""
+
+    def slope(margins):
+        return -expit(-margins)
+
+    def bend(margins):
+        return expit(margins) * expit(-margins)
+
+    def twist(margins):
+        return bend(margins) * (expit(-margins) - expit(margins))
+
+    def joint(g, t):
+        # The maximum of g p + t p(1 - p) over p; where g >= t it is at p = 1.
+        return g if g >= t else (g + t) ** 2 / (4 * t)
+
+    def own_joint(g, t):
+        if g >= t:
+            return g
+        # Where the derivative in p vanishes: g t p^2 + (2 - g) t p - (g + t) = 0.
+        b = (2 - g) * t
+        p = 2 * (g + t) / (b + math.sqrt(b * b + 4 * g * t * (g + t)))
+        return g * p + math.log1p(t * p * (1 - p))
+
+    def bend_at_slope(slope):
+        return -slope * (1 + slope)
+
+    return Loss(slope, bend, 0.25, twist, joint, own_joint, free_ratio=1.0, bend_at_slope=bend_at_slope)
 
 
-def _logistic_bend(margins):
-    return expit(margins) * expit(-margins)
+LOGISTIC = _logistic()
 
 
-def _logistic_bend_at_slope(slope):
-    return -slope * (1 + slope)
-
-
-def _logistic_twist(margins):
-    return _logistic_bend(margins) * (expit(-margins) - expit(margins))
-
-
-def _logistic_joint(g, t):
-    # A record of slope p bends by p(1 - p); where g >= t the maximum over p is at p = 1.
-    return g if g >= t else (g + t) ** 2 / (4 * t)
-
-
-def _logistic_own_joint(g, t):
-    if g >= t:
-        return g
-    # Where the derivative in p vanishes: g t p^2 + (2 - g) t p - (g + t) = 0.
-    b = (2 - g) * t
-    p = 2 * (g + t) / (b + math.sqrt(b * b + 4 * g * t * (g + t)))
-    return g * p + math.log1p(t * p * (1 - p))
-
-
-LOGISTIC = Loss(
-    _logistic_slope,
-    _logistic_bend,
-    0.25,
-    _logistic_twist,
-    joint=_logistic_joint,
-    own_joint=_logistic_own_joint,
-    free_ratio=1.0,
-    bend_at_slope=_logistic_bend_at_slope,
-)
-
-
-def huber(h) -> Loss:
+def huber(h: float) -> Loss:
     """The Huber SVM loss: 0 for margins above 1 + h, 1 - m below 1 - h, and (1 + h - m)^2 / (4h) between.
 
     Its second derivative is 1/(2h) between and 0 elsewhere. Largest slope and largest bend meet at m = 1 - h, so
@@ -178,7 +170,7 @@ class Softmax:
         """Largest trace of the Hessian."""
         return 1 - 1 / self.n_classes
 
-    def cost(self, g, t) -> float:
+    def cost(self, g: float, t: float) -> float:
         """Bound on g (norm of the gradient) + t (trace of the Hessian) over all predictions; concave in r."""
         slant = math.sqrt(self.curvature)
         if t == 0:
@@ -188,16 +180,16 @@ class Softmax:
         r = rising if rising * slant <= 1 else falling
         return g * r + t * (2 * min(1.0, r * slant) - r * r)
 
-    def own_cost(self, g, t) -> float:
+    def own_cost(self, g: float, t: float) -> float:
         """The smaller of two bounds on one record's share of the loss."""
         return min(self.cost(g, t), g * self.steepness + self.log_determinant(t))
 
-    def log_determinant(self, t) -> float:
+    def log_determinant(self, t: float) -> float:
         """Most that one record of weight t can add to a log determinant: its Hessian has rank K - 1."""
         return (self.n_classes - 1) * math.log1p(t * self.curvature / (self.n_classes - 1))
 
 
-def zero_sum_basis(n_classes) -> np.ndarray:
+def zero_sum_basis(n_classes: int) -> NDArray[np.float64]:
     """Orthonormal basis Q (K - 1, K) of the vectors whose entries add up to zero.
 
     >>> zero_sum_basis(2).round(3)

@@ -70,7 +70,7 @@ def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> 
     replaced = neighbouring is REPLACE_ONE
     squares = 0
     for attribute in domain.attributes:
-        levels = _depth(attribute.size) if _is_tree(attribute) else 0
+        levels = _levels(attribute)
         squares += (2 * levels + 2 if replaced else levels) if levels else 1 + replaced
     return math.sqrt(squares / (1 - LABEL_SHARE))
 
@@ -90,20 +90,17 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     """
     sensitivity, replaced = marginals_sensitivity(domain, ledger.neighbouring), ledger.neighbouring is REPLACE_ONE
     weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
-    trees = [_is_tree(attribute) for attribute in domain.attributes]
+    levels = [_levels(attribute) for attribute in domain.attributes]
 
     def told(codes):
         tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
         counts = tables.pop()
-        parts = (_differences(table) if tree else [table] for table, tree in zip(tables, trees, strict=True))
+        parts = (differences(table) if depth else [table] for table, depth in zip(tables, levels, strict=True))
         return [weight * counts, *itertools.chain.from_iterable(parts)]
 
     counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
     counts, spread, answers = counts / weight, sensitivity / mu, iter(answers)
-    noisy = [
-        list(itertools.islice(answers, _depth(attribute.size) if tree else 1))
-        for attribute, tree in zip(domain.attributes, trees, strict=True)
-    ]
+    noisy = [list(itertools.islice(answers, depth or 1)) for depth in levels]
     on_count = spread / weight
     if replaced:
         n_records = float(ledger.n_records())
@@ -112,7 +109,7 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     else:
         n_records = float(counts.sum())
     n_records = max(n_records, 1.0)
-    return Marginals(_denoised(domain, noisy, n_records, spread), counts, n_records, on_count)
+    return Marginals(denoised(domain, noisy, n_records, spread), counts, n_records, on_count)
 
 
 class RankFeatures:
@@ -139,10 +136,20 @@ class RankFeatures:
     [[-1.21, 0.39, -0.08], [1.21, 0.39, 0.08]]
     """
 
-    def __init__(self, domain, cells):
-        self.domain, self.tables, square = domain, [], 0.0
+    def __init__(self, domain: Domain, cells: list[NDArray[np.float64]]):
+        self.domain, square = domain, 0.0
+        self.tables: list[NDArray[np.float64]] = []
         for attribute, shares in zip(domain.attributes, cells, strict=True):
-            table = _of_ranks(shares) if attribute.edges else (np.eye(len(shares)) - shares) / math.sqrt(2)
+            table = (np.eye(len(shares)) - shares) / math.sqrt(2)
+            if attribute.edges:
+                ranks, basis = 2 * (np.cumsum(shares) - shares / 2) - 1, [np.ones(len(shares))]
+                for degree in range(1, min(len(shares), len(_DEGREES) + 1)):
+                    # With equal variance where the ranks are uniform: that of degree k is 1/(2 k + 1).
+                    values = legval(ranks, np.eye(degree + 1)[degree]) * math.sqrt((2 * degree + 1) / 3)
+                    for other in basis:
+                        values = values - other * ((shares * other) @ values / max((shares * other) @ other, _SHORT))
+                    basis.append(values)
+                table = np.column_stack([np.zeros((len(shares), 0)), *map(np.multiply, _DEGREES, basis[1:])])
             self.tables.append(table)
             square += float(shares @ (table**2).sum(axis=1))
         unit = math.sqrt(square) if square > _SHORT else 1.0  # 0 where each attribute has one cell with all records
@@ -174,31 +181,14 @@ def middles(attribute: Attribute) -> NDArray[np.float64]:
     return edges[:-1] + np.diff(edges) / 2  # their sum can be more than a double holds
 
 
-def _of_ranks(shares) -> np.ndarray:
-    """Values (size, at most 3) of the polynomials in the cells of an ordered attribute."""
-    ranks = 2 * (np.cumsum(shares) - shares / 2) - 1
-    basis = [np.ones(len(shares))]
-    for degree in range(1, min(len(shares), len(_DEGREES) + 1)):
-        # With equal variance where the ranks are uniform: that of degree k is 1/(2 k + 1).
-        values = legval(ranks, np.eye(degree + 1)[degree]) * math.sqrt((2 * degree + 1) / 3)
-        for other in basis:
-            values = values - other * ((shares * other) @ values / max((shares * other) @ other, _SHORT))
-        basis.append(values)
-    return np.column_stack([np.zeros((len(shares), 0)), *map(np.multiply, _DEGREES, basis[1:])])
+def _levels(attribute: Attribute) -> int:
+    """Levels of differences of its tree, padded to a power of two; 0 of an attribute that has a histogram."""
+    return (attribute.size - 1).bit_length() if attribute.edges and attribute.size > _FEW else 0
 
 
-def _depth(size: int) -> int:
-    """Levels of differences of a tree over so many cells, padded to a power of two."""
-    return max(size - 1, 0).bit_length()
-
-
-def _is_tree(attribute: Attribute) -> bool:
-    return bool(attribute.edges) and attribute.size > _FEW
-
-
-def _sums(table) -> list[np.ndarray]:
+def _sums(table: NDArray) -> list[NDArray[np.float64]]:
     """Sums over the nodes of every level, from the root to the cells."""
-    padded = np.zeros(1 << _depth(len(table)))
+    padded = np.zeros(1 << (len(table) - 1).bit_length())
     padded[: len(table)] = table
     sums = [padded]
     while len(sums[0]) > 1:
@@ -206,16 +196,20 @@ def _sums(table) -> list[np.ndarray]:
     return sums
 
 
-def _differences(table) -> list[np.ndarray]:
+def differences(table: NDArray) -> list[NDArray[np.float64]]:
     """Left half less right half of every node, level by level from the root."""
     return [level[::2] - level[1::2] for level in _sums(table)[1:]]
 
 
-def _denoised(domain, noisy, n_records, spread) -> list[np.ndarray]:
+def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, spread: float) -> list[NDArray[np.float64]]:
     """Shares of the cells from noisy differences and noisy histograms."""
-    trees = [j for j, attribute in enumerate(domain.attributes) if _is_tree(attribute)]
+    trees = [j for j, attribute in enumerate(domain.attributes) if _levels(attribute)]
     flat = [j for j in range(len(noisy)) if j not in trees]
-    cells = dict(zip(flat, _histograms([noisy[j][0] for j in flat], n_records, spread), strict=True))
+    even = [np.full(len(noisy[j][0]), n_records / len(noisy[j][0])) for j in flat]
+    kept = _shrunk([noisy[j][0] - e for j, e in zip(flat, even, strict=True)], even, spread)
+    cells = {}
+    for j, counts in zip(flat, (np.maximum(e + k, 0.0) for e, k in zip(even, kept, strict=True)), strict=True):
+        cells[j] = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
     nodes = {j: np.array([n_records]) for j in trees}
     widths = {j: _sums(np.ones(domain.attributes[j].size)) for j in trees}
     for depth in range(max((len(noisy[j]) for j in trees), default=0)):
@@ -233,14 +227,7 @@ def _denoised(domain, noisy, n_records, spread) -> list[np.ndarray]:
     return [cells[j] for j in range(len(noisy))]
 
 
-def _histograms(noisy, n_records, spread) -> list[np.ndarray]:
-    even = [np.full(len(counts), n_records / len(counts)) for counts in noisy]
-    kept = _shrunk(list(map(np.subtract, noisy, even)), even, spread)
-    positive = [np.maximum(e + k, 0.0) for e, k in zip(even, kept, strict=True)]
-    return [counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts)) for counts in positive]
-
-
-def _shrunk(deviations, sizes, spread) -> list[np.ndarray]:
+def _shrunk(deviations: list[NDArray], sizes: list[NDArray], spread: float) -> list[NDArray[np.float64]]:
     """What a normal prior leaves of noisy deviations, whose standard deviation is a common share of `sizes`."""
     signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations)
     square = sum(float(size @ size) for size in sizes)

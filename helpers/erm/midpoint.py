@@ -6,13 +6,15 @@ exactly for two normal classes: `checks.two_gaussians`.
 """
 
 import math
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_real, label_codes, validate_records
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, PrivateMixin, check_random_state, gaussian_multiplier
+from helpers.checks import Check, choice, label_codes, real, validate_records
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, PrivateMixin, gaussian_multiplier
 
 COUNTS = ("private", "public")
 _SMALLEST_COUNT = 1.0  # by which a sum is divided
@@ -30,8 +32,6 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         Above 0.
     delta : float
         In (0, 1).
-    gamma : float
-        The threshold is gamma * mean of class 1 + (1 - gamma) * mean of class 0. Public.
     counts : {"private", "public"}
         "private": clipped sums and class counts are released together. Under replace-one, which has the number of
         records public, one count will do, and it needs no noise beyond that of the sums: a changed value moves one sum
@@ -75,12 +75,19 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     ('(1, 1e-05)-DP, replace-one', True)
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "radius": real(low=0, inclusive="neither"),
+        "epsilon": real(low=0, inclusive="neither"),
+        "delta": real(low=0, high=1, inclusive="neither"),
+        "counts": choice(*COUNTS),
+        "neighbouring": choice(REPLACE_ONE, ADD_REMOVE),
+    }
+
     def __init__(
         self,
         radius=1.0,
         epsilon=1.0,
         delta=1e-5,
-        gamma=0.5,
         counts="private",
         neighbouring=REPLACE_ONE,
         random_state=None,
@@ -88,7 +95,6 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         self.radius = radius
         self.epsilon = epsilon
         self.delta = delta
-        self.gamma = gamma
         self.counts = counts
         self.neighbouring = neighbouring
         self.random_state = random_state
@@ -98,13 +104,13 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release the means of X (n, 1) with labels y (n,), and set the threshold; returns self."""
         self._check_parameters()
-        X, y = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
-        if X.shape[1] != 1:
-            raise ValueError(f"X must have one feature, got {X.shape[1]}")
-        codes = label_codes(y, _CLASSES)
+        values, labels = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
+        if values.shape[1] != 1:
+            raise ValueError(f"X must have one feature, got {values.shape[1]}")
+        codes = label_codes(labels, _CLASSES)
         totals = None
         if self.counts == "public":
             totals = np.bincount(codes, minlength=2).astype(float)
@@ -112,10 +118,10 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"y must have a record of each class when the counts are public, got {totals.tolist()}"
                 )
-        self._learn(Ledger((X[:, 0], codes), self.neighbouring, self._noise_generator(X, y)), totals)
+        self._learn(Ledger((values[:, 0], codes), self.neighbouring, self._noise_generator(values, labels)), totals)
         return self
 
-    def _learn(self, ledger, totals):
+    def _learn(self, ledger: Ledger, totals: NDArray | None) -> None:
         """Set what is fitted, from one answer of the ledger of values and codes; `totals` (2,) are the class counts
         where they are public."""
         R, multiplier = self.radius, gaussian_multiplier(self.epsilon, self.delta)
@@ -145,28 +151,22 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             self.counts_ = np.maximum(counts, _SMALLEST_COUNT)
             means = noisy[:2] / self.counts_
         self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)
-        self.threshold_ = float(self.gamma * self.means_[1] + (1 - self.gamma) * self.means_[0])
-        known = ("radius public", "which class lies above public")
-        known += ("class counts public",) if self.counts == "public" else ()
+        self.threshold_ = float(self.means_.mean())
+        counted = ("class counts public",) if self.counts == "public" else ()
+        known = ("radius public", "which class lies above public", *counted)
         source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=known)
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Distance (n,) above the threshold."""
         check_is_fitted(self)
         return validate_data(self, X, reset=False)[:, 0] - self.threshold_
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """1 at or above the threshold."""
-        above = self.decision_function(X) >= 0
-        return self.classes_[above.astype(int)]
+        return (self.decision_function(X) >= 0).astype(int)
 
-    def _check_parameters(self):
-        check_real("radius", self.radius, low=0, inclusive="neither")
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
-        check_real("gamma", self.gamma)
-        check_choice("counts", self.counts, COUNTS)
-        allowed = (REPLACE_ONE, ADD_REMOVE) if self.counts == "private" else (REPLACE_ONE,)
-        check_choice("neighbouring", self.neighbouring, allowed)
-        check_random_state(self.random_state)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.counts == "public" and self.neighbouring is not REPLACE_ONE:
+            raise ValueError(f"neighbouring must be replace-one with counts='public', got {self.neighbouring!r}")

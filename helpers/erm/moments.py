@@ -27,28 +27,28 @@ Source: the sufficient statistics of Vu and Slavkovic 2009 and of Wang 2018 (ada
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import helmert
 from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_real, label_codes, validate_records
+from helpers.checks import Check, choice, label_codes, real, validate_records
 from helpers.data.domain import Domain, check_labels
-from helpers.erm.losses import zero_sum_basis
 from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
 from helpers.predictions import ScorePredictions
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
     Ledger,
+    NeighboringRelation,
     PrivateMixin,
-    check_random_state,
     gaussian_mu,
 )
 
-DECISIONS = ("prior", "likely")
 _N_BINS = 32
 _SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing
 _COUNT = 1.25  # most of k^2 under replace-one
@@ -76,13 +76,21 @@ class Shape(NamedTuple):
     """
 
     name: str
-    places: np.ndarray
-    log_odds: np.ndarray
-    spread: np.ndarray
+    places: NDArray
+    log_odds: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+
+def _check_domain(name: str, value: Any) -> None:
+    if not isinstance(value, Domain | None | np.ndarray | list | tuple):
+        raise ValueError(f"{name} must be None, a Domain or an array of bounds (d, 2), got {value!r}")
 
 
 class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
     """Additive classification by private ranks and private moments: (epsilon, delta)-DP by two Gaussian releases.
+
+    `predict` says the class whose probability exceeds its share by most, which is best for balanced accuracy: the most
+    likely class is hardly ever a rare one.
 
     The first releases the marginals of all attributes and the class sizes, the second the class means of the rows that
     `RankFeatures` makes of them and their second moments. All else is post-processing of the two: eigenvalues that are
@@ -100,9 +108,6 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         outside count as the nearest bound.
     classes : sequence of labels
         Public; not looked at if `domain` is a `Domain`, which has its own.
-    decision : {"prior", "likely"}
-        What `predict` says of a record: the class whose probability exceeds its share by most (balanced accuracy), or
-        the most likely class (accuracy), which for a rare class is hardly ever the rare one.
     marginals_share : float
         Of the squared Gaussian parameter for the first release, in (0, 1).
     neighbouring : NeighboringRelation
@@ -147,13 +152,21 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
     ('(1, 1e-06)-DP, replace-one', [1, 0])
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "epsilon": real(low=0, inclusive="neither"),
+        "delta": real(low=0, high=1, inclusive="neither"),
+        "domain": _check_domain,
+        "classes": lambda name, value: check_labels(value),
+        "marginals_share": real(low=0, high=1, inclusive="neither"),
+        "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
+    }
+
     def __init__(
         self,
         epsilon=1.0,
         delta=1e-6,
         domain=None,
         classes=(0, 1),
-        decision="prior",
         marginals_share=0.15,
         neighbouring=REPLACE_ONE,
         random_state=None,
@@ -162,24 +175,23 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.delta = delta
         self.domain = domain
         self.classes = classes
-        self.decision = decision
         self.marginals_share = marginals_share
         self.neighbouring = neighbouring
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from records X (n, d) with labels y (n,); returns self."""
         self._forget()
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
-        domain = self._public_domain(X.shape[1])
-        label_codes(y, np.array(domain.classes))
-        self._learn(domain, Ledger((X, y), self.neighbouring, self._noise_generator(X, y)))
+        records = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
+        domain = self._public_domain(records[0].shape[1])
+        label_codes(records[1], np.array(domain.classes))
+        self._learn(domain, Ledger(tuple(records), self.neighbouring, self._noise_generator(*records)))
         return self
 
-    def _learn(self, domain, ledger):
+    def _learn(self, domain: Domain, ledger: Ledger) -> None:
         """Set what is fitted, from two answers of the ledger."""
         mu = gaussian_mu(self.epsilon, self.delta)
         first, second = mu * math.sqrt(self.marginals_share), mu * math.sqrt(1 - self.marginals_share)
@@ -192,15 +204,12 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         schema = f"domain public (bins, categories, set of labels): {domain.basis}"
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=(schema,))
 
-    def decision_function(self, X):
-        """Log-odds of the class against its share (n,), or (n, K); `predict` says yes above 0 if `decision` is
-        "prior"."""
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-odds of the class against its share (n,), or (n, K); `predict` says yes above 0."""
         odds = self._log_odds(X)
-        if self.decision == "likely":
-            odds += logit(self.priors_)
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities (n, K) of the classes if scores are normal in each, with one variance."""
         odds = self._log_odds(X) + logit(self.priors_)
         if len(self.classes_) == 2:
@@ -213,20 +222,12 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         tags.classifier_tags.multi_class = np.size(classes) > 2
         return tags
 
-    def _check_parameters(self):
-        check_random_state(self.random_state)
-        check_real("epsilon", self.epsilon, low=0, inclusive="neither")
-        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
-        check_choice("decision", self.decision, DECISIONS)
-        check_real("marginals_share", self.marginals_share, low=0, high=1, inclusive="neither")
-        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        check_labels(self.classes)
-        if not isinstance(self.domain, Domain | None | np.ndarray | list | tuple):
-            raise ValueError(f"domain must be None, a Domain or an array of bounds (d, 2), got {self.domain!r}")
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.domain is not None:
             self._public_domain()
 
-    def _public_domain(self, n_features=None) -> Domain:
+    def _public_domain(self, n_features: int | None = None) -> Domain:
         """The schema; with the number of features of X, that it fits them."""
         domain = self.domain
         if not isinstance(domain, Domain):
@@ -241,20 +242,25 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             )
         return domain
 
-    def _log_odds(self, X) -> np.ndarray:
+    def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds (n, 1) or (n, K) of each class against all others, less those of its share."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=None if isinstance(self.domain, Domain) else np.float64, reset=False)
-        return np.concatenate([rows @ self.coef_.T for rows in _clipped(self.features_, X)]) + self.intercept_
+        dtype = None if isinstance(self.domain, Domain) else np.float64
+        checked = validate_data(self, X, dtype=dtype, reset=False)
+        return np.concatenate([rows @ self.coef_.T for rows in _clipped(self.features_, checked)]) + self.intercept_
 
-    def _solve(self, moments):
-        """Set the coefficients and what places the threshold, from what was released alone."""
-        n_records, n_classes = self.marginals_.n_records, len(self.classes_)
+    def _solve(self, moments: "_Moments") -> None:
+        """Set the coefficients, what places the threshold, and the shapes, from what was released alone."""
+        first, n_records, n_classes = self.marginals_, self.marginals_.n_records, len(self.classes_)
         values, vectors = _cleaned(moments.second / n_records, moments.spread_second / n_records)
         found = []
         for k in [1] if n_classes == 2 else range(n_classes):
-            mean, share = moments.means[k] / n_records, self._refined_share(k, moments)
-            spread = moments.spread / n_records
+            # The share of the class from its two noisy counts, weighted by their precision.
+            counts = np.array([first.counts[k], n_records * first.priors[k] + moments.counts[k]])
+            precision = np.array([first.spread, moments.spread_count]) ** -2.0
+            least = 2 / max(n_records, 5.0)
+            share = float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
+            mean, spread = moments.means[k] / n_records, moments.spread / n_records
             noise = len(mean) * spread**2
             signal = max(mean @ mean - noise, noise * math.sqrt(0.5 / len(mean)))
             inverse = 1 / (values + _RIDGE * spread**2 / signal)
@@ -262,38 +268,23 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             variance = float((vectors.T @ coef) ** 2 @ values)
             # Of the class means of the score, less what the noise in the coefficients adds to it.
             gap = (mean @ coef - spread**2 * inverse.sum()) / (share * (1 - share))
-            gap = float(np.clip(gap, *(factor * math.sqrt(variance) for factor in _GAPS)))
+            nearest, farthest = (factor * math.sqrt(variance) for factor in _GAPS)
+            gap = float(np.clip(gap, nearest, farthest))
             slope = gap / max(variance - share * (1 - share) * gap**2, _WITHIN * variance)
             # The mean of all scores is 0, since features are centred: half-way between the class means is this.
             found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * spread * inverse))
         coefs, intercepts, shares, spreads = zip(*found, strict=True)
         self.coef_, self.intercept_, self.priors_ = np.array(coefs), np.array(intercepts), np.array(shares)
-        self.shapes_ = self._shapes(vectors, spreads)
-
-    def _shapes(self, vectors, spreads) -> list[Shape]:
-        """One an attribute, from the coefficients, which are `vectors` times numbers with the noise's `spreads`."""
-        shapes, start = [], 0
+        self.shapes_: list[Shape] = []
+        start = 0
         for attribute, table in zip(self.features_.domain.attributes, self.features_.tables, strict=True):
             stop = start + table.shape[1]
+            places = middles(attribute) if attribute.edges else np.array(attribute.levels)
+            # The coefficients are `vectors` times numbers with the noise's `spreads`.
             on_values = table @ vectors[start:stop]
-            shapes.append(
-                Shape(
-                    attribute.name,
-                    middles(attribute) if attribute.edges else np.array(attribute.levels),
-                    self.coef_[:, start:stop] @ table.T,
-                    np.array([np.sqrt((on_values * spread) ** 2 @ np.ones(len(spread))) for spread in spreads]),
-                )
-            )
+            blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
+            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ table.T, blur))
             start = stop
-        return shapes
-
-    def _refined_share(self, k, moments) -> float:
-        """Share of class k from its two noisy counts, weighted by their precision."""
-        n_records, first = self.marginals_.n_records, self.marginals_
-        counts = np.array([first.counts[k], n_records * first.priors[k] + moments.counts[k]])
-        precision = np.array([first.spread, moments.spread_count]) ** -2.0
-        least = 2 / max(n_records, 5.0)
-        return float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
 
 
 class _Moments(NamedTuple):
@@ -309,15 +300,15 @@ class _Moments(NamedTuple):
         Symmetric; noise of standard deviation `spread_second` on the diagonal, and 1/sqrt 2 of it elsewhere.
     """
 
-    means: np.ndarray
-    counts: np.ndarray
-    second: np.ndarray
+    means: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    second: NDArray[np.float64]
     spread: float
     spread_count: float
     spread_second: float
 
 
-def moments_noise(priors, mu, neighbouring) -> tuple[float, float, float]:
+def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation) -> tuple[float, float, float]:
     """Standard deviations sigma of the noise on the means and t on S, and the factor k of the counts.
 
     In coordinates of an orthonormal basis of the vectors a_y, whose entries add up to zero.
@@ -342,7 +333,8 @@ def moments_noise(priors, mu, neighbouring) -> tuple[float, float, float]:
 def _noisy_moments(ledger, features, priors, mu) -> _Moments:
     """The second release, of a ledger of records (n, d) and their codes."""
     sigma, t, k = moments_noise(priors, 1.0, ledger.neighbouring)
-    basis, size = zero_sum_basis(len(priors)), RankFeatures.count(features.domain)
+    # An orthonormal basis of the vectors whose entries add up to zero.
+    basis, size = helmert(len(priors)), RankFeatures.count(features.domain)
     labels = (basis @ (np.eye(len(priors)) - priors).T).T  # a_y in coordinates, one row a class
     above = np.triu_indices(size, 1)
 

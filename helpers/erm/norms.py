@@ -27,6 +27,7 @@ weights and several classes, the rows' polytope and its sampler are derived here
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -127,7 +128,13 @@ class RowPolytope:
         n_scores = self._check_scores(check_integer("n_scores", n_scores, low=1))
         point = np.zeros((n_scores, len(self.widths)))
         numbers = self._numbers
-        point[:, numbers] = _in_balls(n_scores, len(numbers), rng) * self._sizes[numbers]
+        # Uniform points of balls, one a number; those of one dimension are intervals.
+        if n_scores == 1:
+            balls = rng.uniform(-1, 1, (1, len(numbers)))
+        else:
+            directions = rng.normal(size=(n_scores, len(numbers)))
+            balls = directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=len(numbers)) ** (1 / n_scores)
+        point[:, numbers] = balls * self._sizes[numbers]
         if self.blocks:
             t = self._constant(rng)
             point[0, -1] = t * self.widths[-1]
@@ -162,17 +169,13 @@ class RowPolytope:
         """Log volume of the body at the constant's value t >= 0, over that at 0; concave by Brunn and Minkowski."""
         return sum(_log_volume(len(block), t) - _log_volume(len(block), 0.0) for block in self.blocks)
 
-    @cached_property
-    def _knee(self) -> float:
-        """Where the volume has fallen to 1/e; 1 if it does not."""
-        return 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
-
     def _constant(self, rng) -> float:
         """The constant's value t at a uniform point: rejection from a flat piece and, beyond the knee, an exponential.
 
         A concave function that is 0 at 0 lies below the line through its value at the knee, from there on.
         """
-        knee = self._knee
+        # Where the volume has fallen to 1/e; 1 if it does not.
+        knee = 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
         slope = -self._log_share(knee) / knee
         tail = (math.exp(-slope * knee) - math.exp(-slope)) / slope if knee < 1 else 0.0
         while True:
@@ -185,7 +188,7 @@ class RowPolytope:
                 return t if rng.uniform() < 0.5 else -t
 
 
-def check_blocks(blocks, n_columns) -> tuple[tuple[int, ...], ...]:
+def check_blocks(blocks: Iterable[Iterable[int]], n_columns: int) -> tuple[tuple[int, ...], ...]:
     """Public one-hot blocks as tuples of columns.
 
     Raises
@@ -207,7 +210,7 @@ def check_blocks(blocks, n_columns) -> tuple[tuple[int, ...], ...]:
     return found
 
 
-def simplex_rows(boxed: NDArray, X: NDArray, blocks, radius: float) -> NDArray[np.float64]:
+def simplex_rows(boxed: NDArray, X: NDArray, blocks: tuple[tuple[int, ...], ...], radius: float) -> NDArray[np.float64]:
     """Rows in which every attribute has the same length: radius / sqrt(number of attributes) at most.
 
     A block becomes a corner of a regular simplex. Its entries are cut to [0, 1] and divided by their sum; without any,
@@ -253,14 +256,6 @@ def surface_rows(boxed: NDArray, radius: float) -> NDArray[np.float64]:
     largest = np.abs(boxed).max(axis=1, keepdims=True)
     factor = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > _SMALLEST)
     return boxed * factor * (_SHRINK * radius / math.sqrt(boxed.shape[1]))
-
-
-def _in_balls(dimension, n_points, rng) -> NDArray[np.float64]:
-    """Uniform points (dimension, n_points) of as many unit balls; for dimension 1, of the cube."""
-    if dimension == 1:
-        return rng.uniform(-1, 1, (1, n_points))
-    directions = rng.normal(size=(dimension, n_points))
-    return directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=n_points) ** (1 / dimension)
 
 
 class _Pieces(NamedTuple):

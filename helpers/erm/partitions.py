@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.checks import check_integer, label_codes
@@ -51,35 +51,40 @@ class _DaskTable(Table):
     def __len__(self):
         return self._n_rows
 
-    def total(self, function, *arguments, beside=None):
+    def total(self, function, *arguments, beside=None, kept=None):
         import dask
 
-        found = self._each(_total, function, arguments)
-        add = dask.delayed(_sum_of, pure=False)
+        def of_part(part):
+            """Sum over a partition; None of one without records. What is not summed is not sent."""
+            found = LocalTable(part.blocks, part.n_rows, 0, keeps=False)
+            return found.total(function, *arguments, kept=kept) if part.blocks else None
+
+        def added(one, other):
+            return other if one is None else one if other is None else one + other
+
+        found = self._each(of_part)
+        add = dask.delayed(added, pure=False)
         while len(found) > 1:
             found = [add(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
         total = dask.compute(*found)[0]
         return 0 if total is None else total
 
-    def total_and_rest(self, function, *arguments):
-        return self.total(_first, function, *arguments), None
-
     def sample(self, stride):
         import dask
 
-        parts = dask.compute(*self._each(_sampled, stride))
+        parts = dask.compute(*self._each(lambda part: [block.every(stride) for block in part.blocks]))
         return joined([block for part in parts for block in part], self.width)
 
     def fingerprint(self):
         import dask
 
-        return tuple(dask.compute(*self._each(_fingerprint)))
+        return tuple(dask.compute(*self._each(lambda part: b"".join(map(hashed, part.blocks)))))
 
-    def _each(self, function, *arguments):
+    def _each(self, function):
         import dask
 
         far = dask.delayed(function, pure=False)
-        return [far(*arguments, part) for part in self._parts]
+        return [far(part) for part in self._parts]
 
 
 class Chunks:
@@ -177,7 +182,7 @@ def gathered(X: Any) -> Any:
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, chunks.read())])
 
 
-def table(X: Any, y: ArrayLike, multiplicity: ArrayLike | None, classes: NDArray, make: Callable) -> Table:
+def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -> Table:
     """The table of records (X, y) whose rows are made from some of X at a time.
 
     Parameters
@@ -246,11 +251,10 @@ def _flaw(chunks, finite=True) -> str:
     """What is wrong with the features, in words that do not depend on their values; empty if nothing is."""
     n_rows = 0
     for chunk in chunks.read():
-        X = _numbers(chunk)
-        flaw = _flaw_of(X, chunks.shape[1], finite)
+        flaw = _flaw_of(_numbers(chunk), chunks.shape[1], finite)
         if flaw:
             return flaw
-        n_rows += len(X)
+        n_rows += len(chunk)
     return "" if n_rows == chunks.shape[0] else f"X must have {chunks.shape[0]} records in its chunks, got {n_rows}"
 
 
@@ -300,7 +304,8 @@ class _Part(NamedTuple):
     flaw: str
 
 
-def is_dask(X) -> bool:
+def is_dask(X: Any) -> bool:
+    """Whether Dask has it."""
     return hasattr(X, "__dask_graph__")
 
 
@@ -319,7 +324,7 @@ def _dask_table(X, y, multiplicity, classes, make) -> Table:
     width, far = X.shape[1], dask.delayed(_part, pure=False)
     rest = cut.get("multiplicity", [None] * len(cut["X"]))
     parts = dask.persist(*(far(*each, width, classes, make) for each in zip(cut["X"], cut["y"], rest, strict=True)))
-    facts = dask.compute(*(dask.delayed(_facts, pure=False)(part) for part in parts))
+    facts = dask.compute(*(dask.delayed(lambda part: part[1:], pure=False)(part) for part in parts))
     _refuse(next((flaw for *_, flaw in facts if flaw), ""))
     sizes = sum((sizes for _, sizes, _ in facts), np.zeros(len(classes), np.int64))
     return _DaskTable(parts, sum(n_rows for n_rows, *_ in facts), make(np.zeros((1, width))).width, sizes)
@@ -341,28 +346,3 @@ def _part(X, y, multiplicity, width, classes, make) -> _Part:
     codes = np.searchsorted(classes, y)
     weights = None if numbers is None else numbers.astype(float)
     return _Part(list(_made([X], codes, weights, make)), len(X), _sizes(codes, numbers, len(classes)), "")
-
-
-def _facts(part) -> tuple:
-    return part[1:]
-
-
-def _total(function, arguments, part):
-    """Sum over a partition; None of one without records."""
-    return LocalTable(part.blocks, part.n_rows, 0).total(function, *arguments) if part.blocks else None
-
-
-def _sum_of(one, other):
-    return other if one is None else one if other is None else one + other
-
-
-def _sampled(stride, part) -> list[Block]:
-    return [block.every(stride) for block in part.blocks]
-
-
-def _fingerprint(part) -> bytes:
-    return b"".join(map(hashed, part.blocks))
-
-
-def _first(function, *arguments):
-    return function(*arguments)[0]

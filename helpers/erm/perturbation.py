@@ -30,17 +30,36 @@ Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian nois
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from helpers.checks import check_boolean, check_bounds, check_choice, check_integer, check_real
+from helpers.checks import (
+    Check,
+    any_value,
+    check_boolean,
+    check_bounds,
+    choice,
+    integer,
+    optional,
+    real,
+)
 from helpers.constructors import SharedParameters
-from helpers.erm.calibration import calibrate, calibrate_gaussian, gaussian_jacobian_cost, largest_move
-from helpers.erm.linear import LinearClassifier, check_intercept, class_sizes, identity
-from helpers.erm.norms import RowPolytope, check_blocks, simplex_rows, surface_rows
-from helpers.erm.solver import Precision, precision
-from helpers.erm.weighting import Weighting, balanced_weights, class_weights, fixed_weights
+from helpers.erm.calibration import (
+    Weighting,
+    balanced_weights,
+    calibrate,
+    calibrate_gaussian,
+    class_weights,
+    fixed_weights,
+    gaussian_jacobian_cost,
+    largest_move,
+)
+from helpers.erm.linear import INTERCEPT_SCALING, LOSSES, LinearClassifier, Records, class_weight_among
+from helpers.erm.norms import RowPolytope, check_blocks
+from helpers.erm.solver import precision
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -48,7 +67,6 @@ from helpers.privacy import (
     Law,
     Ledger,
     PrivateMixin,
-    check_random_state,
     gaussian_multiplier,
 )
 
@@ -100,7 +118,7 @@ class Public(NamedTuple):
 
     divisor: int
     width: int
-    weights: np.ndarray | None
+    weights: NDArray[np.float64] | None
     weighting: Weighting
     most: int
 
@@ -122,23 +140,33 @@ class Claim(NamedTuple):
     interval: float = 1e-4
 
 
+_PUBLIC = {"bounds": "feature bounds public", "center": "centre of the features public"}
+"""Options that are only what they should be if the data had no say in them."""
+
+
 class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, ABC):
     """Budget, relation, class weights and guarantee of the private classifiers. Not for use by itself."""
 
-    _class_weights_allowed = (None, "balanced", "private")
+    _allowed: ClassVar[dict[str, Check]] = {
+        "epsilon": real(low=_SMALLEST_EPSILON),
+        "delta": real(low=0, high=1, inclusive="low"),
+        "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
+        "n_records": optional(integer(low=1, high=_LARGEST_DIVISOR)),
+        "counts_share": real(low=0, high=1, inclusive="neither"),
+        "class_weight": class_weight_among(None, "balanced", "private"),
+    }
 
     def __init__(
         self,
         epsilon=1.0,
         regularization=1e-3,
+        delta=0.0,
         radius=1.0,
         fit_intercept=True,
         random_state=None,
         classes=(0, 1),
         neighbouring=REPLACE_ONE,
         n_records=None,
-        loss="logistic",
-        h=0.5,
         class_weight=None,
         bounds=None,
         counts_share=0.1,
@@ -146,20 +174,19 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
     ):
         self.epsilon = epsilon
         self.regularization = regularization
+        self.delta = delta
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.random_state = random_state
         self.classes = classes
         self.neighbouring = neighbouring
         self.n_records = n_records
-        self.loss = loss
-        self.h = h
         self.class_weight = class_weight
         self.bounds = bounds
         self.counts_share = counts_share
         self.prior = prior
 
-    def fit(self, X, y, multiplicity=None):
+    def fit(self, X: Any, y: Any, multiplicity: Any = None) -> Self:
         """Fit privately.
 
         Parameters
@@ -179,26 +206,44 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         self._check_parameters()
         self._forget()
         records = self._records(X, y, multiplicity, self.n_records)
-        rng = self._noise_generator(*(() if self.random_state is None else identity(records)))
-        ledger = Ledger(records, self.neighbouring, rng)
-        ledger.assume(*self._assumptions(), *getattr(records.rows, "assumes", ()))
+        ledger = Ledger(
+            records,
+            self.neighbouring,
+            self._noise_generator(*(() if self.random_state is None else records.identity())),
+        )
+        ledger.assume(
+            *(("one-hot blocks public",) if self.blocks is not None else ()),
+            "number of records public" if self.n_records is None else "number that divides the loss public",
+            "norm bound (radius) public",
+            "set of labels public",
+            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
+            *(told for name, told in _PUBLIC.items() if getattr(self, name, None) is not None),
+            *getattr(records.rows, "assumes", ()),
+        )
         self._learn(ledger, records.divisor, records.rows.shape[1])
         return self
 
-    def _learn(self, ledger, divisor, width):
+    def _learn(self, ledger: Ledger, divisor: int, width: int) -> None:
         """Set what is fitted, from the ledger's answers and two public numbers: what divides the loss, and how long a
         row is."""
-        counted = self.class_weight == "private" or self.prior is not None
-        counts = self.counts_share * self.epsilon if counted else 0.0
-        weights = self._released_weights(ledger, counts)
+        self.offset_ = 0.0
+        weights = self._weights(None) if isinstance(self.class_weight, dict) else None
+        counts = 0.0  # what noisy counts of the classes cost, which pay for their weights or for the offset
+        if self.class_weight == "private" or self.prior is not None:
+            counts, n_classes = self.counts_share * self.epsilon, len(self.classes_)
+            noisy = ledger.class_counts(lambda records: records.class_sizes(n_classes), n_classes, counts)
+            sizes = np.maximum(noisy, 1.0)
+            if self.prior is None:
+                weights = class_weights(sizes)
+            else:
+                self.offset_ = self._offset(sizes, weights)
         if self.class_weight == "balanced":
             weighting = balanced_weights(len(self.classes))
         else:
             weighting = fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
         most = divisor if self.n_records is None else _MOST * divisor
         public = Public(divisor, width, weights, weighting, most)
-        beta, claim = self._released(ledger, public, self.epsilon - counts)
-        self._store(beta)
+        claim = self._released(ledger, public, self.epsilon - counts)
         source = claim.source
         if counts:
             source = f"{source}; noisy class counts, by basic composition (Dwork and Roth 2014, Theorem 3.16)"
@@ -208,127 +253,35 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             self.class_weight_ = weights
 
     @abstractmethod
-    def _released(self, ledger, public, epsilon):
-        """Coefficients at a cost of `epsilon`, and the `Claim` about them; sets the constants as attributes."""
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
+        """Set coefficients at a cost of `epsilon`, and the constants; gives the claim about them."""
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_random_state(self.random_state)
-        check_real("epsilon", self.epsilon, low=_SMALLEST_EPSILON)
-        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        if self.n_records is not None:
-            check_integer("n_records", self.n_records, low=1, high=_LARGEST_DIVISOR)
-        elif self.neighbouring == ADD_REMOVE:
+        if self.n_records is None and self.neighbouring is ADD_REMOVE:
             raise ValueError("n_records must be a public integer under add/remove-one, got None")
-        check_real("counts_share", self.counts_share, low=0, high=1, inclusive="neither")
-
-    def _released_weights(self, ledger, epsilon):
-        """Weights (K,) of the classes, public or from noisy counts; None where all are 1, or the data's own.
-
-        Sets `offset_`: the counts pay for the one or the other.
-        """
-        self.offset_ = 0.0
-        weights = None if self.class_weight in ("balanced", "private") else self._weights(None)
-        if epsilon == 0:
-            return weights
-        n_classes = len(self.classes_)
-        counts = ledger.class_counts(lambda records: class_sizes(records, n_classes), n_classes, epsilon)
-        sizes = np.maximum(counts, 1.0)
-        if self.prior is None:
-            return class_weights(sizes)
-        self.offset_ = self._offset(sizes, weights)
-        return weights
-
-    def _assumptions(self) -> tuple[str, ...]:
-        return (
-            "number of records public" if self.n_records is None else "number that divides the loss public",
-            "norm bound (radius) public",
-            "set of labels public",
-            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
-            *(("feature bounds public",) if self.bounds is not None else ()),
-            *(("centre of the features public",) if self.center is not None else ()),
-        )
 
 
 class PerturbationClassifier(PrivateLinearClassifier):
-    """Rows, noise and the solver's share of both perturbations. Not for use by itself."""
+    """The solver's share of both perturbations. Not for use by itself."""
 
-    _noises = ("auto", "ball", "gaussian")
+    _allowed: ClassVar[dict[str, Check]] = LOSSES | {"tol": real(low=1e-12, high=0.5, inclusive="low")}
 
-    def __init__(
-        self,
-        tol=1e-3,
-        delta=0.0,
-        intercept_scaling=1.0,
-        rows="clip",
-        center=None,
-        noise="auto",
-        blocks=None,
-        **shared,
-    ):
-        super().__init__(**shared)
-        self.tol = tol
-        self.delta = delta
-        self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.center = center
-        self.noise = noise
-        self.blocks = blocks
+    tol: float
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_real("tol", self.tol, low=1e-12, high=0.5, inclusive="low")
-        check_real("delta", self.delta, low=0, high=1, inclusive="low")
-        check_intercept(self)
-        check_choice("noise", self.noise, self._noises)
-        if self.noise != "auto" and (self.noise == "gaussian") != (self.delta > 0):
-            needed = "above 0" if self.noise == "gaussian" else "0"
-            raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
-        if self.noise == "cube" and self.bounds is None:
-            raise ValueError("bounds must be given with noise='cube', got None")
-        if self.blocks is None:
-            return
-        if self.bounds is None:
-            raise ValueError("bounds must be given with blocks, got None")
-        check_blocks(self.blocks, len(check_bounds(self.bounds)))
-        if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
-            raise ValueError("blocks must be None with noise='cube' for more than two classes or without an intercept")
+    def _within(self, ledger, public, regularization, longest_noise, wanted) -> tuple[float, Callable]:
+        """A distance, and what finds a point within it of the exact minimiser, whatever the records and the noise are.
 
-    def _mapped(self, X):
-        mapped = super()._mapped(X)
-        if self.blocks is not None:
-            return simplex_rows(mapped, X, check_blocks(self.blocks, X.shape[1]), self.radius)
-        on_surface = self.noise == "cube" and self.rows == "unit"
-        return surface_rows(mapped, self.radius) if on_surface else mapped
-
-    def _geometry(self):
-        # Rows that have their length in the norm of the cube are not to be lengthened once more.
-        return super()._geometry() | ({"rows": "clip"} if self.noise == "cube" else {})
-
-    def _polytope(self) -> RowPolytope:
-        """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
-        corners = np.array(self.bounds, dtype=float).T
-        blocks = () if self.blocks is None else check_blocks(self.blocks, corners.shape[1])
-        for block in blocks:
-            corners[:, list(block)] = np.eye(1, len(block))
-        widths = np.abs(self._rows(corners)).max(axis=0)
-        for block in blocks:
-            widths[list(block)] = widths[block[0]]
-        return RowPolytope(tuple(widths.tolist()), blocks)
-
-    def _assumptions(self):
-        blocks = ("one-hot blocks public",) if self.blocks is not None else ()
-        return (*blocks, *super()._assumptions())
-
-    def _precision(self, ledger, public, regularization, longest_noise) -> Precision:
-        """What double arithmetic leaves of minimisers, from public numbers; `longest_noise` is hardly ever exceeded."""
+        The distance is the one that is wanted, or what double arithmetic leaves (`helpers.erm.solver.precision`).
+        Points are shortened as that bound asks for. `longest_noise` is a length that is hardly ever exceeded.
+        """
         if self.neighbouring is ADD_REMOVE:
             # With more, one more record takes weight from all others, which moves their sum twice as far.
             ledger.assume(f"at most {_MOST} times as many records as n_records says")
         center = longest_noise / (public.divisor * regularization)
         if self.prior is not None:
             center += float(np.linalg.norm(self._anchor()))
-        return precision(
+        reach, floor = precision(
             self._loss(),
             regularization,
             width=public.width,
@@ -337,17 +290,18 @@ class PerturbationClassifier(PrivateLinearClassifier):
             longest=self.radius,
             center=center,
         )
+        distance = max(wanted, floor)
 
-    def _shortened(self, records, public, regularization, noise, distance, reach) -> np.ndarray:
-        """A point within `distance` of the exact minimiser that is shortened to `reach`."""
-        n_classes = len(self.classes_)
-        weights = self._weights(records) if self.class_weight == "balanced" else public.weights
-        number = class_sizes(records, n_classes).sum()
-        if number > public.most:
-            weights = (np.ones(n_classes) if weights is None else weights) * (public.most / number)
-        beta = self._minimiser(records, weights, regularization, noise, distance / 4).beta
-        length = np.linalg.norm(beta)
-        return beta * (reach / length) if length > reach else beta
+        def minimise(records: Records, noise: NDArray) -> NDArray[np.float64]:
+            sizes = records.class_sizes(len(self.classes_))
+            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
+            if (number := sizes.sum()) > public.most:
+                weights = (np.ones(len(sizes)) if weights is None else weights) * (public.most / number)
+            beta = self._minimiser(records, weights, sizes, regularization, noise, distance / 4).beta
+            length = np.linalg.norm(beta)
+            return beta * (reach / length) if length > reach else beta
+
+        return distance, minimise
 
 
 class ObjectivePerturbationClassifier(PerturbationClassifier):
@@ -396,8 +350,10 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     counts_share : float
         In (0, 1): the part of epsilon spent on noisy counts of the classes, by "private" weights or a prior. With two
         classes and replace-one one count is enough, and has half the noise.
-    intercept_scaling, rows, center
+    intercept_scaling : float
         As in `ERMClassifier`; public, and the proofs see nothing but the length of the rows.
+    rows : {"clip", "unit"}
+        "unit": rows shorter than `radius` are lengthened to it.
     prior : {"offset"} or None
         As in `ERMClassifier`, from the noisy counts: they are released first, and given them the offset is a linear
         term of the objective that no record enters. Not with weights from counts, under which classes weigh the same.
@@ -436,7 +392,13 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     (2.0, 0.999)
     """
 
-    _noises = ("auto", "ball", "cube", "gaussian")
+    _allowed: ClassVar[dict[str, Check]] = {
+        "raise_regularization": check_boolean,
+        "intercept_scaling": INTERCEPT_SCALING,
+        "rows": choice("clip", "unit"),
+        "noise": choice("auto", "ball", "cube", "gaussian"),
+        "blocks": optional(any_value),  # with the number of features, in `_check_parameters`
+    }
 
     def __init__(
         self,
@@ -445,16 +407,52 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         tol=1e-3,
         delta=0.0,
         raise_regularization=True,
+        *,
+        loss="logistic",
+        h=0.5,
+        intercept_scaling=1.0,
+        rows="clip",
+        noise="auto",
+        blocks=None,
         **shared,
     ):
-        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
+        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
+        self.tol = tol
         self.raise_regularization = raise_regularization
+        self.loss = loss
+        self.h = h
+        self.intercept_scaling = intercept_scaling
+        self.rows = rows
+        self.noise = noise
+        self.blocks = blocks
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_boolean("raise_regularization", self.raise_regularization)
+        if self.noise != "auto" and (self.noise == "gaussian") != (self.delta > 0):
+            needed = "above 0" if self.noise == "gaussian" else "0"
+            raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
+        if self.noise == "cube" and self.bounds is None:
+            raise ValueError("bounds must be given with noise='cube', got None")
+        if self.blocks is None:
+            return
+        if self.bounds is None:
+            raise ValueError("bounds must be given with blocks, got None")
+        check_blocks(self.blocks, len(check_bounds(self.bounds)))
+        if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
+            raise ValueError("blocks must be None with noise='cube' for more than two classes or without an intercept")
 
-    def _released(self, ledger, public, epsilon):
+    def _polytope(self) -> RowPolytope:
+        """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
+        corners = np.array(self.bounds, dtype=float).T
+        blocks = () if self.blocks is None else check_blocks(self.blocks, corners.shape[1])
+        for block in blocks:
+            corners[:, list(block)] = np.eye(1, len(block))
+        widths = np.abs(self._rows(corners).written()).max(axis=0)
+        for block in blocks:
+            widths[list(block)] = widths[block[0]]
+        return RowPolytope(tuple(widths.tolist()), blocks)
+
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         size = (len(self.classes) - 1) * public.width
         solver = self.tol * epsilon
         noise_epsilon = epsilon - solver
@@ -463,39 +461,30 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         constants = self._constants(noise_epsilon, delta, public.divisor, public.width, public.weighting)
         total = constants.total_regularization
         self._check_condition(total)
+        # Gamma and normal laws exceed these lengths of noise with probability e^-50.
         if delta > 0:
             self.noise_scale_ = constants.noise
             law = Law("gaussian", constants.noise, size)
-        elif self.noise == "cube":
-            self.noise_rate_ = constants.noise * self.radius
-            law = Law("body", self.noise_rate_, size, self._polytope())
-        else:
-            self.noise_rate_ = constants.noise
-            law = Law("ball", constants.noise, size)
-        # Gamma and normal laws exceed these lengths with probability e^-50.
-        if delta > 0:
             longest_noise = (math.sqrt(size) + 10) * constants.noise
         else:
+            in_cube = self.noise == "cube"
+            self.noise_rate_ = constants.noise * self.radius if in_cube else constants.noise
+            law = Law("body" if in_cube else "ball", self.noise_rate_, size, self._polytope() if in_cube else None)
             longest_noise = (size + 10 * math.sqrt(size) + 50) / constants.noise
-        reach, floor = self._precision(ledger, public, total, longest_noise)
-        distance = max(self.tol * _BLUR / (2 * self.radius), floor)
-
-        def minimise(records, noise):
-            return self._shortened(records, public, total, noise, distance, reach)
-
+        distance, minimise = self._within(ledger, public, total, longest_noise, self.tol * _BLUR / (2 * self.radius))
         # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
         kept = constants.epsilon <= noise_epsilon * (1 + 1e-9)
         exact = ApproximateDpEvent(noise_epsilon if kept else constants.epsilon, delta)
-        beta = ledger.minimum(minimise, law, exact, distance, solver)
+        self._store(ledger.minimum(minimise, law, exact, distance, solver))
         self.total_regularization_ = total
         self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
         self.epsilon_solver_ = solver
-        return beta, Claim(exact.epsilon + solver, constants.source)
+        return Claim(exact.epsilon + solver, constants.source)
 
     def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
         """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
         loss = self._loss()
-        problem = {
+        problem: dict[str, Any] = {
             "epsilon": epsilon,
             "n_records": n_records,
             "regularization": self.regularization,
@@ -528,10 +517,9 @@ class OutputPerturbationClassifier(PerturbationClassifier):
     Parameters
     ----------
     epsilon, regularization, radius, fit_intercept, random_state, classes, neighbouring, n_records, loss, h, \
-class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, blocks
-        As in `ObjectivePerturbationClassifier`.
-    noise : {"auto", "ball", "gaussian"}
-        As there. A cube's norm does not bound how far a minimiser moves (`helpers.erm.norms`).
+class_weight, bounds, counts_share, prior
+        As in `ObjectivePerturbationClassifier`. There is no noise in the shape of a cube: a cube's norm does not bound
+        how far a minimiser moves (`helpers.erm.norms`).
     tol : float
         In [1e-12, 0.5): the share of epsilon that pays for stopping at a distance tol / (2 - 2 tol) `largest_move` from
         the exact minimiser (`helpers.erm.perturbation` has the theorem). With `delta` > 0 it is a share of the noise.
@@ -569,12 +557,18 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
         regularization=1e-3,
         tol=1e-3,
         delta=0.0,
+        *,
+        loss="logistic",
+        h=0.5,
         **shared,
     ):
-        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, delta=delta, **shared)
+        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
+        self.tol = tol
+        self.loss = loss
+        self.h = h
 
-    def _released(self, ledger, public, epsilon):
-        regularization, size = float(self.regularization), (len(self.classes) - 1) * public.width
+    def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
+        regularization = float(self.regularization)
         move = largest_move(
             n_records=public.divisor,
             regularization=regularization,
@@ -582,19 +576,21 @@ class_weight, bounds, counts_share, intercept_scaling, rows, center, prior, bloc
             loss=self._loss(),
             weighting=public.weighting,
         )
-        reach, floor = self._precision(ledger, public, regularization, 0.0)
-        distance = max(self.tol * move / (2 * (1 - self.tol)), floor)
+        wanted = self.tol * move / (2 * (1 - self.tol))
+        distance, minimise = self._within(ledger, public, regularization, 0.0, wanted)
+        none = np.zeros((len(self.classes) - 1) * public.width)
 
-        def minimise(records):
-            return self._shortened(records, public, regularization, np.zeros(size), distance, reach)
+        def minimiser(records):
+            return minimise(records, none)
 
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         sensitivity = move + 2 * distance
         if self.delta > 0:
             multiplier = gaussian_multiplier(epsilon, self.delta)
             self.noise_scale_, self.epsilon_solver_ = sensitivity * multiplier, 0.0
-            claim = Claim(epsilon, f"{source}, Gaussian noise")
-            return ledger.gaussian(minimise, sensitivity, multiplier), claim
+            self._store(ledger.gaussian(minimiser, sensitivity, multiplier))
+            return Claim(epsilon, f"{source}, Gaussian noise")
         self.noise_rate_ = epsilon / sensitivity
         self.epsilon_solver_ = 2 * distance * self.noise_rate_
-        return ledger.k_norm(minimise, sensitivity, epsilon), Claim(epsilon, source)
+        self._store(ledger.k_norm(minimiser, sensitivity, epsilon))
+        return Claim(epsilon, source)

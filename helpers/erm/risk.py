@@ -10,7 +10,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
         """Number of entries of a row."""
         return self.base.shape[1] + (self.constant is not None)
 
-    def scores(self, beta) -> np.ndarray:
+    def scores(self, beta: NDArray) -> NDArray[np.float64]:
         """z'beta (m,) for beta (d,), or (m, k) for beta (d, k)."""
         slopes = beta if self.constant is None else beta[:-1]
         scores = self.base @ slopes if slopes.any() else np.zeros((len(self.base), *slopes.shape[1:]))
@@ -57,14 +57,14 @@ class Rows(NamedTuple):
             scores += self.constant * beta[-1]
         return scores
 
-    def sums(self, weights) -> np.ndarray:
+    def sums(self, weights: NDArray) -> NDArray[np.float64]:
         """Sums of weight times row: (d,) for weights (m,), (k, d) for (k, m)."""
         sums = (weights if self.factors is None else weights * self.factors) @ self.base
         if self.constant is None:
             return sums
         return np.concatenate([sums, self.constant * weights.sum(axis=-1, keepdims=True)], axis=-1)
 
-    def gram(self, weights) -> np.ndarray:
+    def gram(self, weights: NDArray) -> NDArray[np.float64]:
         """Sum (d, d) of weight z z'; weights (m,) of any sign."""
         d, total = self.base.shape[1], np.empty((self.width, self.width))
         scaled = weights if self.factors is None else weights * self.factors
@@ -79,15 +79,20 @@ class Rows(NamedTuple):
             total[d, d] = self.constant**2 * weights.sum()
         return total
 
-    def written(self, order="C") -> np.ndarray:
-        """The rows as an array (m, d)."""
-        d, rows = self.base.shape[1], np.empty((len(self.base), self.width), order=order)
+    def written(self, order: Literal["C", "F"] = "C") -> NDArray[np.float64]:
+        """The rows as an array (m, d); `base` itself where they are just that."""
+        if self.factors is None and self.constant is None:
+            return self.base
+        m, d = self.base.shape
+        rows = np.empty((m, d + (self.constant is not None)), order=order)
         np.multiply(self.base, 1.0 if self.factors is None else self.factors[:, None], out=rows[:, :d])
         rows[:, d:] = self.constant
         return rows
 
 
-def factored_rows(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> Rows:
+def factored_rows(
+    X: NDArray, *, radius: float, fit_intercept: bool = True, intercept_scaling: float = 1.0, rows: str = "clip"
+) -> Rows:
     """Feature vectors z of norm at most `radius`, the constant feature included; parameters as in `design_matrix`.
 
     >>> factored_rows(np.array([[3.0, 4.0]]), radius=1.0, fit_intercept=False).factors
@@ -109,7 +114,9 @@ def factored_rows(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows=
     return Rows(found.written()) if extreme else found
 
 
-def design_matrix(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows="clip") -> np.ndarray:
+def design_matrix(
+    X: NDArray, *, radius: float, fit_intercept: bool = True, intercept_scaling: float = 1.0, rows: str = "clip"
+) -> NDArray[np.float64]:
     """Feature vectors z of norm at most `radius`, the constant feature included.
 
     Rows longer than `radius` are shortened to it. With an intercept, z = [x, a radius] / sqrt(1 + a^2), so that the
@@ -133,11 +140,11 @@ def design_matrix(X, *, radius, fit_intercept=True, intercept_scaling=1.0, rows=
     >>> design_matrix(np.array([[3.0, 4.0]]), radius=1.0).round(3)
     array([[0.424, 0.566, 0.707]])
     """
-    geometry = {"fit_intercept": fit_intercept, "intercept_scaling": intercept_scaling, "rows": rows}
-    return factored_rows(X, radius=radius, **geometry).written(order="F")  # coordinate steps run along the columns
+    found = factored_rows(X, radius=radius, fit_intercept=fit_intercept, intercept_scaling=intercept_scaling, rows=rows)
+    return found.written(order="F")
 
 
-def signed_rows(X, positive, *, radius, fit_intercept=True) -> np.ndarray:
+def signed_rows(X: NDArray, positive: NDArray, *, radius: float, fit_intercept: bool = True) -> NDArray[np.float64]:
     """Rows s_i z_i of the risk.
 
     Parameters
@@ -175,18 +182,18 @@ class Block(NamedTuple):
     codes: np.ndarray | None = None
     weights: np.ndarray | None = None
 
-    def cut(self, part) -> "Block":
+    def cut(self, part: slice) -> "Block":
         """The records of a slice."""
         factors = None if self.rows.factors is None else self.rows.factors[part]
         rows = self.rows._replace(base=self.rows.base[part], factors=factors)
         return Block(rows, *(None if rest is None else rest[part] for rest in (self.codes, self.weights)))
 
-    def every(self, stride) -> "Block":
+    def every(self, stride: int) -> "Block":
         """Every `stride`-th record."""
         every = self.cut(slice(None, None, stride))
-        return every._replace(rows=Rows(every.rows.written()))
+        return every._replace(rows=Rows(np.ascontiguousarray(every.rows.written())))
 
-    def weighted(self, class_weights, values) -> np.ndarray:
+    def weighted(self, class_weights: NDArray | None, values: NDArray) -> NDArray[np.float64]:
         """Values (m,) or (m, k) of the records times their weights."""
         for each in (self.weights, None if class_weights is None else class_weights[self.codes]):
             if each is not None:
@@ -216,15 +223,14 @@ class Table(ABC):
         """Number of rows."""
 
     @abstractmethod
-    def total(self, function: Callable[..., Any], *arguments: Any, beside: list | None = None) -> Any:
+    def total(
+        self, function: Callable[..., Any], *arguments: Any, beside: list | None = None, kept: list | None = None
+    ) -> Any:
         """Sum over the blocks of function(*arguments, block), or of function(*arguments, block, rest).
 
-        `beside` holds the rest, as from `total_and_rest` of this table.
+        `beside` holds the rest of each block. With a list `kept` the function returns two things: the first is summed,
+        and the second is appended to the list, to be the rest later, where the blocks are at hand.
         """
-
-    @abstractmethod
-    def total_and_rest(self, function: Callable[..., tuple], *arguments: Any) -> tuple[Any, list | None]:
-        """Sum over the blocks of the first of two things that a function returns, and a list of the second if kept."""
 
     @abstractmethod
     def sample(self, stride: int) -> "LocalTable":
@@ -256,38 +262,40 @@ class LocalTable(Table):
     3.0
     """
 
-    def __init__(self, blocks: Iterable[Block], n_rows: int, width: int, sizes=None, keeps: bool = True):
-        self._blocks, self._n_rows, self.width, self.sizes, self._keeps = blocks, n_rows, width, sizes, keeps
+    def __init__(
+        self,
+        blocks: Iterable[Block],
+        n_rows: int,
+        width: int,
+        sizes: NDArray[np.int64] | None = None,
+        keeps: bool = True,
+    ):
+        self.blocks, self._n_rows, self.width, self._keeps = blocks, n_rows, width, keeps
+        if sizes is not None:
+            self.sizes = sizes
 
     def __len__(self):
         return self._n_rows
 
-    def total(self, function, *arguments, beside=None):
-        rests = itertools.repeat(()) if beside is None else ((rest,) for rest in beside)
-        pairs = []  # sums of 1, 2, 4 ... blocks: added up so, they round off by their number's logarithm
-        for number, (block, rest) in enumerate(zip(self._blocks, rests, strict=False), 1):
+    def total(self, function, *arguments, beside=None, kept=None):
+        rests = ((rest,) for rest in beside) if beside else itertools.repeat(())
+        pairs: list[Any] = []  # sums of 1, 2, 4 ... blocks: added up so, they round off by their number's logarithm
+        for number, (block, rest) in enumerate(zip(self.blocks, rests, strict=False), 1):
             part = function(*arguments, block, *rest)
+            if kept is not None:
+                part, rest = part
+                if self._keeps:
+                    kept.append(rest)
             while number % 2 == 0:
                 part, number = pairs.pop() + part, number // 2
             pairs.append(part)
         return sum(reversed(pairs))
 
-    def total_and_rest(self, function, *arguments):
-        kept = []
-
-        def first(*arguments):
-            part, rest = function(*arguments)
-            if self._keeps:
-                kept.append(rest)
-            return part
-
-        return self.total(first, *arguments), kept if self._keeps else None
-
     def sample(self, stride):
-        return joined([block.every(stride) for block in self._blocks], self.width)
+        return joined([block.every(stride) for block in self.blocks], self.width)
 
     def fingerprint(self):
-        return tuple(hashed(block) for block in self._blocks)
+        return tuple(hashed(block) for block in self.blocks)
 
 
 def block_rows(width: int) -> int:
@@ -329,41 +337,34 @@ class MarginSums:
         On top of the block's own weights.
 
     >>> from helpers.erm.losses import LOGISTIC
-    >>> MarginSums(LOGISTIC).gradient(np.zeros(1), Block(Rows(np.array([[1.0], [2.0]]))))
+    >>> MarginSums(LOGISTIC).pull(np.zeros(1), Block(Rows(np.array([[1.0], [2.0]]))))[0]
     array([-1.5])
     """
 
     loss: Loss
     class_weights: np.ndarray | None = None
 
-    def gradient(self, beta, block) -> np.ndarray:
-        """(d,)."""
-        return self.pull(beta, block)[0]
-
-    def pull(self, beta, block) -> tuple[np.ndarray, np.ndarray]:
+    def pull(self, beta: NDArray, block: Block) -> tuple[NDArray, NDArray]:
         """Gradient (d,), and weighted second derivatives (m,), which make `hessian` and `product` cheaper."""
-        signs, margins = self._margins(beta, block)
+        signs = 1.0 if block.codes is None else 2.0 * block.codes - 1
+        margins = signs * block.rows.scores(beta)
         slope = self.loss.slope(margins)
         bend = self.loss.bend(margins) if self.loss.bend_at_slope is None else self.loss.bend_at_slope(slope)
         slope, bend = (block.weighted(self.class_weights, values) for values in (slope, bend))
-        return block.rows.sums(slope if signs is None else signs * slope), bend
+        return block.rows.sums(signs * slope), bend
 
-    def hessian(self, beta, block, bends=None) -> np.ndarray:
+    def hessian(self, beta: NDArray, block: Block, bends: NDArray | None = None) -> NDArray[np.float64]:
         """(d, d)."""
         return block.rows.gram(self._bends(beta, block) if bends is None else bends)
 
-    def product(self, beta, vector, block, bends=None) -> np.ndarray:
+    def product(self, beta: NDArray, vector: NDArray, block: Block, bends: NDArray | None = None) -> NDArray:
         """The Hessian at beta times a vector: (d,)."""
         bends = self._bends(beta, block) if bends is None else bends
         return block.rows.sums(bends * block.rows.scores(vector))
 
-    def _margins(self, beta, block):
-        scores = block.rows.scores(beta)
-        signs = None if block.codes is None else 2.0 * block.codes - 1
-        return signs, scores if signs is None else signs * scores
-
     def _bends(self, beta, block):
-        return block.weighted(self.class_weights, self.loss.bend(self._margins(beta, block)[1]))
+        signs = 1.0 if block.codes is None else 2.0 * block.codes - 1
+        return block.weighted(self.class_weights, self.loss.bend(signs * block.rows.scores(beta)))
 
 
 @dataclass(frozen=True)
@@ -376,25 +377,21 @@ class SoftmaxSums:
     class_weights : ndarray (K,), optional
 
     >>> block = Block(Rows(np.array([[1.0]])), np.array([0]))
-    >>> SoftmaxSums(2).gradient(np.zeros(1), block).round(3)
+    >>> SoftmaxSums(2).pull(np.zeros(1), block)[0].round(3)
     array([-0.707])
     """
 
     n_classes: int
     class_weights: np.ndarray | None = None
 
-    def gradient(self, beta, block) -> np.ndarray:
-        """((K - 1) d,)."""
-        return self.pull(beta, block)[0]
-
-    def pull(self, beta, block) -> tuple[np.ndarray, np.ndarray]:
+    def pull(self, beta: NDArray, block: Block) -> tuple[NDArray, NDArray]:
         """Gradient ((K - 1) d,), and probabilities (m, K), which make `hessian` and `product` cheaper."""
         basis, p = self._predictions(beta, block)
         residual = p.copy()
         residual[np.arange(len(p)), block.codes] -= 1
         return block.rows.sums(basis @ block.weighted(self.class_weights, residual).T).ravel(), p
 
-    def hessian(self, beta, block, bends=None) -> np.ndarray:
+    def hessian(self, beta: NDArray, block: Block, bends: NDArray | None = None) -> NDArray[np.float64]:
         """((K - 1) d, (K - 1) d)."""
         basis, p = self._predictions(beta, block, bends)
         k, d, mean = len(basis), block.rows.width, p @ basis.T
@@ -405,7 +402,7 @@ class SoftmaxSums:
                 total[a, :, b] = total[b, :, a] = block.rows.gram(block.weighted(self.class_weights, bend))
         return total.reshape(k * d, k * d)
 
-    def product(self, beta, vector, block, bends=None) -> np.ndarray:
+    def product(self, beta: NDArray, vector: NDArray, block: Block, bends: NDArray | None = None) -> NDArray:
         """The Hessian at beta times a vector: ((K - 1) d,)."""
         basis, p = self._predictions(beta, block, bends)
         along = block.rows.scores(vector.reshape(len(basis), -1).T) @ basis
@@ -418,28 +415,3 @@ class SoftmaxSums:
         if known is not None:
             return basis, known
         return basis, probabilities(block.rows.scores(beta.reshape(len(basis), -1).T) @ basis, axis=1)
-
-
-def gradient(beta, rows, loss, regularization, linear, weights=None, n_records=None) -> np.ndarray:
-    """Gradient (d,) of (1/n) sum weight loss(rows beta) + (regularization/2) ||beta||^2 + linear'beta.
-
-    `n_records` is the n that divides the sum, the number of rows if left out.
-    """
-    total = MarginSums(loss).gradient(beta, Block(Rows(rows), None, weights))
-    return total / (n_records or len(rows)) + regularization * beta + linear
-
-
-def curvature_sum(beta, rows, loss, weights=None) -> np.ndarray:
-    """Hessian (d, d) of the weighted *sum* of the losses."""
-    return MarginSums(loss).hessian(beta, Block(Rows(rows), None, weights))
-
-
-def softmax_gradient(C, Z, codes, regularization, linear, weights=None, n_records=None) -> np.ndarray:
-    """Gradient (K - 1, d) of (1/n) sum weight (-log p_code) + (regularization/2) ||C||^2 + <linear, C>."""
-    total = SoftmaxSums(len(C) + 1).gradient(C.ravel(), Block(Rows(Z), codes, weights))
-    return total.reshape(C.shape) / (n_records or len(Z)) + regularization * C + linear
-
-
-def softmax_curvature_sum(C, Z, weights=None) -> np.ndarray:
-    """Hessian ((K - 1) d, (K - 1) d) of the weighted *sum* of the losses."""
-    return SoftmaxSums(len(C) + 1).hessian(C.ravel(), Block(Rows(Z), None, weights))

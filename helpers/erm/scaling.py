@@ -7,16 +7,27 @@ left to the subclasses.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_bounds, check_choice, check_integer, check_real
-from helpers.erm.linear import public_center, row_weights
-from helpers.erm.perturbation import PrivateLinearClassifier
+from helpers.checks import (
+    Check,
+    check_bounds,
+    check_choice,
+    check_classes,
+    check_integer,
+    check_real,
+    choice,
+    real,
+)
+from helpers.erm.linear import Records
+from helpers.erm.losses import LOGISTIC
+from helpers.erm.perturbation import PrivateLinearClassifier, Public
+from helpers.erm.risk import Rows
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -32,8 +43,8 @@ _SMALLEST_LIMIT = 1e-100
 _SMALLEST_REACH = 1e-150
 _BLOCK = 1 << 16  # entries of the table of clipped slopes
 _FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
-_CLIPS = ("row", "coordinate")
-_PENALTIES = (None, "l1", "l2", "box")
+SCALE_SHARE = 0.1
+"""Of the budget, for the release of a private scale (of mu^2, or of rho, or of epsilon where delta is 0)."""
 
 
 def private_second_moments(
@@ -103,7 +114,7 @@ def private_second_moments(
     if not np.isfinite(X).all():
         raise ValueError("X must hold finite numbers, found NaN or infinity")
     d = len(bounds)
-    box = _box(*bounds.T, public_center(center, d))
+    box = _box(bounds[:, 0], bounds[:, 1], public_center(center, d))
     ledger = Ledger(X, neighbouring, secure_generator() if rng is None else rng)
 
     def squares(X):
@@ -119,6 +130,29 @@ def private_second_moments(
     ledger.assume("feature bounds public", *(() if n_records is None else ("number that divides the sums public",)))
     moments = _floored(noisy, max(ledger.n_records(), 1) if n_records is None else n_records, spread)
     return Release(moments, ledger.guarantee(epsilon, delta, source=source))
+
+
+def public_center(center: ArrayLike | None, n_features: int) -> NDArray[np.float64] | None:
+    """The public centre of the features as an array (d,); None where it is left to the bounds.
+
+    Raises
+    ------
+    ValueError
+        Neither a finite number nor `n_features` of them, or beyond 1e100.
+
+    >>> public_center(0.5, 2).tolist()
+    [0.5, 0.5]
+    """
+    if center is None:
+        return None
+    try:
+        center = np.asarray(center, dtype=float)
+    except (TypeError, ValueError):
+        center = np.empty((0, 0))
+    fits = center.ndim == 0 or center.shape == (n_features,)
+    if not fits or not (np.abs(center) <= _LARGEST_VALUE).all():
+        raise ValueError(f"center must be a finite number or {n_features} of them, one a feature")
+    return np.broadcast_to(center, n_features)
 
 
 def _floored(noisy, n_records, spread) -> NDArray[np.float64]:
@@ -141,15 +175,15 @@ class Frame(NamedTuple):
         Mean square of an entry that the step is made for.
     """
 
-    low: np.ndarray
-    high: np.ndarray
-    center: np.ndarray
-    factor: np.ndarray
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    center: NDArray[np.float64]
+    factor: NDArray[np.float64]
     constant: float | None
-    largest: np.ndarray
+    largest: NDArray[np.float64]
     moment: float
 
-    def rows(self, X) -> np.ndarray:
+    def rows(self, X: NDArray) -> NDArray[np.float64]:
         """Rows (n, D), columns one after the other: coordinate steps run along them."""
         n, d = X.shape
         rows = np.empty((n, len(self.largest)), order="F")
@@ -161,7 +195,7 @@ class Frame(NamedTuple):
             rows[:, d] = self.constant
         return rows
 
-    def rescaled(self, lengths) -> "Frame":
+    def rescaled(self, lengths: NDArray) -> "Frame":
         """The frame whose features are divided by `lengths` (d,)."""
         longer = self.largest.copy()
         longer[: len(lengths)] /= lengths
@@ -176,220 +210,169 @@ def _box(low, high, center=None) -> Frame:
     return Frame(low, high, center, factor, None, np.ones_like(reach), 1.0)
 
 
+def _check_scale(name: str, value: Any) -> None:
+    if value is None or (isinstance(value, str) and value in ("auto", "public", "private")):
+        return
+    try:
+        scale = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        scale = np.empty(0)
+    if scale.ndim != 1 or not scale.size or not ((scale >= 1e-50) & (scale <= 1e50)).all():
+        raise ValueError(f"{name} must be None, 'auto', 'public', 'private' or numbers in [1e-50, 1e50], got {value!r}")
+
+
 class ScaledLinearClassifier(PrivateLinearClassifier):
-    """Frame, clipping, penalties and prior offset of the descent methods. Not for use by itself.
+    """Frame, clipping, penalty and prior offset of the descent methods, for two classes. Not for use by itself.
 
     Rows have about unit length where the scale is known: with `scale` public or private an entry is x_j over its scale,
     over sqrt(D), D the number of entries. `radius` clips in these units: `_limits` says what one record can add to the
     sum of the slopes along each coordinate, before its weight.
     """
 
+    _rows_in_ball = False
+    _allowed: ClassVar[dict[str, Check]] = {
+        "delta": real(low=0, high=1, inclusive="neither"),
+        "step": real(low=0, high=_LARGEST_STEP, inclusive="high"),
+        "scale": _check_scale,
+        "center": lambda name, value: public_center(value, np.size(value)),
+        "penalty": choice(None, "l2"),
+        "classes": lambda name, value: check_classes(value, 2),
+    }
+
+    offset_: float
+
     def __init__(
         self,
         delta=1e-6,
         step=1.0,
         scale="auto",
-        scale_share=0.1,
         center=None,
         penalty="l2",
-        box=10.0,
         **shared,
     ):
-        super().__init__(**shared)
-        self.delta = delta
+        super().__init__(delta=delta, **shared)
         self.step = step
         self.scale = scale
-        self.scale_share = scale_share
         self.center = center
         self.penalty = penalty
-        self.box = box
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores (n,), positive for the second class: X, clipped to the bounds, times `coef_` plus `intercept_`."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        low, high = self._ends(X.shape[1])
-        return np.clip(X, low, high) @ self.coef_[0] + self.intercept_[0]
+        checked = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.clip(checked, *self._ends(checked.shape[1])) @ self.coef_[0] + self.intercept_[0]
 
-    def _check_parameters(self):
+    def _check_parameters(self) -> None:
         super()._check_parameters()
-        if len(self.classes) > 2:
-            raise ValueError(f"classes must be two labels, got {self.classes!r}")
-        check_real("delta", self.delta, low=0, high=1, inclusive=self._delta_allowed)
-        check_real("step", self.step, low=0, high=_LARGEST_STEP, inclusive="high")
-        check_choice("penalty", self.penalty, _PENALTIES)
-        if "clip" in self._get_param_names():
-            check_choice("clip", self.clip, _CLIPS)
-        check_real("box", self.box, low=0, high=_LARGEST_VALUE, inclusive="high")
-        check_real("scale_share", self.scale_share, low=0, high=1, inclusive="neither")
-        self._check_scale()
-
-    _delta_allowed = "neither"
-
-    def _check_scale(self):
-        if self.bounds is not None:  # their number waits for the records; all else does not
-            check_bounds(self.bounds)
-        if self.scale is None or self._scale_in(("auto", "public", "private")):
-            if self._scaling is not None and self.bounds is None:
-                raise ValueError(f"bounds must be given with scale={self.scale!r}, got None")
-            return
-        try:
-            scale = np.asarray(self.scale, dtype=float)
-        except (TypeError, ValueError):
-            scale = np.empty(0)
-        if scale.ndim != 1 or not scale.size or not ((scale >= 1e-50) & (scale <= 1e50)).all():
-            raise ValueError(
-                f"scale must be None, 'auto', 'public', 'private' or numbers in [1e-50, 1e50], got {self.scale!r}"
-            )
-
-    @property
-    def _scaling(self):
-        """`scale` with "auto" decided."""
-        if not self._scale_in(("auto",)):
-            return self.scale
-        return None if self.bounds is None else "public"
+        if self.bounds is None and isinstance(self.scale, str) and self.scale != "auto":
+            raise ValueError(f"bounds must be given with scale={self.scale!r}, got None")
 
     @property
     def _scale_is_private(self) -> bool:
-        return self._scale_in(("private",))
+        return isinstance(self.scale, str) and self.scale == "private"
 
     @property
-    def _scale_is_given(self) -> bool:
-        return self.scale is not None and not isinstance(self.scale, str)
+    def _has_no_scale(self) -> bool:
+        auto = isinstance(self.scale, str) and self.scale == "auto"
+        return self.scale is None or (auto and self.bounds is None)
 
-    def _scale_in(self, names) -> bool:
-        return isinstance(self.scale, str) and self.scale in names  # an array compares entry by entry
-
-    def _assumptions(self):
-        given = ("scale of the features public",) if self._scale_is_given else ()
-        return (*given, *super()._assumptions())
+    def _learn(self, ledger: Ledger, divisor: int, width: int) -> None:
+        if not isinstance(self.scale, str | None):
+            ledger.assume("scale of the features public")
+        super()._learn(ledger, divisor, width)
 
     # Rows
 
-    def _rows(self, X) -> np.ndarray:
-        d = X.shape[1]
-        if self._scale_is_given and len(self.scale) != d:
-            raise ValueError(f"scale must have one number a feature, {d}, got {len(self.scale)}")
-        return self._frame(d).rows(X)
+    def _rows(self, X: NDArray, constant: bool = True) -> Rows:
+        return Rows(self._frame(X.shape[1]).rows(X))
 
-    def _ends(self, d) -> tuple[np.ndarray, np.ndarray]:
+    def _ends(self, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.bounds is None:
             return np.full(d, -_LARGEST_VALUE), np.full(d, _LARGEST_VALUE)
-        return tuple(np.asarray(self.bounds, dtype=float).T)
+        low, high = np.asarray(self.bounds, dtype=float).T
+        return low, high
 
-    def _frame(self, d) -> Frame:
+    def _frame(self, d: int) -> Frame:
         """The public frame; what is private about the scale comes later, as a release."""
         size = d + bool(self.fit_intercept)
-        # Without a scale as in `ERMClassifier`: rows of the ball share its length with the constant.
-        scale = self._scaling
-        moment = self.radius**2 / (size - d + 1) if scale is None else 1 / size
         low, high = self._ends(d)
-        center = public_center(self.center, d)
-        box = _box(low, high, center)
-        if scale is None:
-            factor = np.full(d, 1 / math.sqrt(size - d + 1))
-        elif isinstance(scale, str):
-            factor = math.sqrt(moment) * box.factor
+        box = _box(low, high, public_center(self.center, d))
+        if self._has_no_scale:
+            # As in `ERMClassifier`: rows of the ball share its length with the constant.
+            parts = size - d + 1
+            moment, factor = self.radius**2 / parts, np.full(d, 1 / math.sqrt(parts))
+        elif isinstance(self.scale, str):
+            moment, factor = 1 / size, math.sqrt(1 / size) * box.factor
         else:
-            factor = math.sqrt(moment) / np.asarray(scale, dtype=float)
-        largest = np.full(size, math.sqrt(moment))  # what the constant is
+            scale = np.asarray(self.scale, dtype=float)
+            if len(scale) != d:
+                raise ValueError(f"scale must have one number a feature, {d}, got {len(scale)}")
+            moment, factor = 1 / size, math.sqrt(1 / size) / scale
+        largest = np.full(size, math.sqrt(moment))  # the last entry is the constant's own size
         # Above 0 where the bounds leave a feature at its centre too: what it bounds is then 0 and costs nothing.
         largest[:d] = np.maximum(np.maximum(high - box.center, box.center - low) * factor, _SMALLEST_LIMIT)
         constant = math.sqrt(moment) if self.fit_intercept else None
         return Frame(low, high, box.center, factor, constant, largest, moment)
 
-    def _private_frame(self, ledger, divisor, release, spread) -> tuple[Frame, Ledger]:
-        """The frame of the steps and the ledger of its rows, with what scale "private" releases first.
+    def _private_frame(self, ledger, public, release, spread) -> tuple[Frame, Ledger]:
+        """The frame of the steps and the ledger of its `Margins`, with what scale "private" releases first.
 
         `release` takes a ledger and a query, the sums (d,) of the squares of the features, and gives them with noise of
         standard deviation `spread`.
         """
         d = self.n_features_in_
         frame = self._frame(d)
-        if not self._scale_is_private:
-            return frame, ledger
+        if self._scale_is_private:
 
-        def squares(records):
-            numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
-            columns = records.rows.T[:d]
-            return np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
+            def squares(records):
+                numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
+                columns = records.rows.T[:d]
+                return np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
 
-        self.moments_ = _floored(release(ledger, squares), divisor, spread)
-        lengths = np.sqrt(self.moments_)
+            self.moments_ = _floored(release(ledger, squares), public.divisor, spread)
+            lengths = np.sqrt(self.moments_)
 
-        def rescaled(records):
-            for column, length in zip(records.rows.T[:d], lengths, strict=True):
-                column /= length
-            return records
+            def rescaled(records):
+                for column, length in zip(records.rows.T[:d], lengths, strict=True):
+                    column /= length
+                return records
 
-        return frame.rescaled(lengths), ledger.view(rescaled)
+            frame, ledger = frame.rescaled(lengths), ledger.view(rescaled)
+        return frame, ledger.view(lambda records: Margins(self, records, frame, public))
 
-    def _gaussian_frame(self, ledger, divisor, mu) -> tuple[Frame, Ledger, float]:
-        """As `_private_frame`, by a Gaussian mechanism with `scale_share` of mu^2; and what is left of mu."""
-        d, multiplier = self.n_features_in_, 1 / (math.sqrt(self.scale_share) * mu)
+    def _gaussian_frame(self, ledger: Ledger, public: Public, mu: float) -> tuple[Frame, Ledger, float]:
+        """As `_private_frame`, by a Gaussian mechanism with `SCALE_SHARE` of mu^2; and what is left of mu."""
+        size, multiplier = math.sqrt(self.n_features_in_), 1 / (math.sqrt(SCALE_SHARE) * mu)
 
         def release(ledger, squares):
-            return ledger.gaussian(squares, math.sqrt(d), multiplier)
+            return ledger.gaussian(squares, size, multiplier)
 
-        frame, rescaled = self._private_frame(ledger, divisor, release, math.sqrt(d) * multiplier)
-        return frame, rescaled, mu * math.sqrt(1 - (self.scale_share if self._scale_is_private else 0.0))
-
-    def _steps(self, ledger, frame, public) -> Ledger:
-        """The ledger of what the steps ask about."""
-        return ledger.view(lambda records: Margins(self, records, frame, public))
+        frame, steps = self._private_frame(ledger, public, release, size * multiplier)
+        return frame, steps, mu * math.sqrt(1 - (SCALE_SHARE if self._scale_is_private else 0.0))
 
     # Steps
 
-    def _pull(self, margins, out) -> np.ndarray:
-        """Minus the slope of the loss, in [0, 1]; numpy's exp is ten times as fast as scipy's expit."""
-        if self.loss != "logistic":
-            return np.negative(self._loss().slope(margins), out=out)
-        with np.errstate(over="ignore"):
-            np.exp(margins, out=out)
-        out += 1
-        return np.reciprocal(out, out=out)
-
-    def _rate(self, frame) -> float:
+    def _rate(self, frame: Frame) -> float:
         """Length of a step on the mean slope along one coordinate: `step` over its smoothness."""
-        return self.step / (self._loss().curvature * frame.moment)
+        return self.step / (LOGISTIC.curvature * frame.moment)
 
-    def _longest(self, frame) -> float:
+    def _longest(self, frame: Frame) -> float:
         """Most that a record's gradient can measure, clipped or by its bounds."""
         return min(self.radius, float(np.linalg.norm(frame.largest)))
 
-    def _limits(self, frame) -> np.ndarray:
+    def _limits(self, frame: Frame) -> NDArray[np.float64]:
         """Most that one record of weight 1 adds to the sum along each coordinate (D,), clipped or by its bounds."""
         return np.minimum(self.radius / math.sqrt(len(frame.largest)), frame.largest)
 
-    def _proximal(self, beta, rate):
+    def _proximal(self, beta: Any, rate: float) -> Any:
         """The minimiser of (u - beta)^2 / (2 rate) + penalty(u); never moves two points apart."""
-        match self.penalty:
-            case "l1":
-                return np.sign(beta) * np.maximum(np.abs(beta) - rate * self.regularization, 0.0)
-            case "l2":
-                return beta / (1 + rate * self.regularization)
-            case "box":
-                return np.clip(beta, -self.box, self.box)
-        return beta
+        return beta if self.penalty is None else beta / (1 + rate * self.regularization)
 
-    def _lengths(self, frame, visits) -> np.ndarray:
-        """Noise (D,) that makes a Gaussian mechanism of multiplier 1 of sums along coordinates, `visits` (D,) to each.
-
-        What one record of weight 1 can move, in units of this noise, has length 1 (`helpers.erm.coordinate_descent`).
-        """
-        if self.clip == "row":
-            return np.full(len(visits), self._longest(frame) * math.sqrt(visits.max()))
-        limits = self._limits(frame)
-        return np.sqrt(limits * (visits @ limits))
-
-    def _affine(self, beta, frame) -> np.ndarray:
-        """Coefficients and intercept (d + 1,) in the units of X clipped to its bounds, from those of the rows."""
+    def _store_units(self, beta: NDArray, frame: Frame) -> None:
+        """Set `coef_` and `intercept_` in the units of X clipped to its bounds, from coefficients of the rows."""
         coef = beta[: len(frame.factor)] * frame.factor
         constant = 0.0 if frame.constant is None else beta[-1] * frame.constant
-        return np.append(coef, self.offset_ + constant - coef @ frame.center)
-
-    def _store(self, beta):
-        self.coef_, self.intercept_ = beta[None, :-1], beta[-1:]
+        self.coef_, self.intercept_ = coef[None], np.array([self.offset_ + constant - coef @ frame.center])
 
 
 class Margins:
@@ -408,35 +391,48 @@ class Margins:
     signed : ndarray (m, D)
     values : ndarray (m,)
         s_i (offset + z_i'beta), at beta = 0 in the beginning.
-    weights : ndarray (m,) or None
-        Of the rows, their multiplicity included; None if all are 1.
+    weights, class_weights : ndarray (m,) or None
+        Of the rows, with their multiplicity and without it; None if all are 1.
+    multiplicity : ndarray (m,) of int64, or None if every row is one record.
     caps : ndarray (m,)
         Largest slope of the loss at which a record's gradient is not too long.
     """
 
-    def __init__(self, model, records, frame, public):
+    def __init__(self, model: ScaledLinearClassifier, records: Records, frame: Frame, public: Public):
         signs = 2.0 * records.codes - 1
         for column in records.rows.T:
             column *= signs
-        self.signed, self.values, self._model = records.rows, model.offset_ * signs, model
+        self.signed, self.values = records.rows, model.offset_ * signs
+        self.multiplicity = numbers = records.multiplicity
         weights = model._weights(records) if model.class_weight == "balanced" else public.weights
-        self.weights, self.multiplicity = row_weights(records, weights), records.multiplicity
-        self.class_weights = row_weights(records._replace(multiplicity=None), weights)
+        self.class_weights = of_class = None if weights is None else weights[records.codes]
+        if of_class is None:
+            self.weights = None if numbers is None else numbers.astype(float)
+        else:
+            self.weights = of_class if numbers is None else of_class * numbers
         longest = model._longest(frame)
         # Of numpy's two ways to add up products, the one over columns makes no table.
         self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)
         self._pull = np.empty(len(self.values))
 
-    def move(self, j, by):
+    def move(self, j: int, by: float) -> None:
         """Follow coefficient j, which has grown by `by`."""
         self.values += by * self.signed[:, j]
 
-    def pull(self) -> np.ndarray:
+    def pull(self) -> NDArray[np.float64]:
         """Minus the slope (m,) of the loss at the margins, in [0, 1]; overwritten by the next call."""
-        return self._model._pull(self.values, out=self._pull)
+        return logistic_pull(self.values, out=self._pull)
 
 
-def clipped_sums(signed, pull, limits, weights) -> np.ndarray:
+def logistic_pull(margins: NDArray, out: NDArray) -> NDArray[np.float64]:
+    """Minus the slope of the logistic loss, in [0, 1]; numpy's exp is ten times as fast as scipy's expit."""
+    with np.errstate(over="ignore"):
+        np.exp(margins, out=out)
+    out += 1
+    return np.reciprocal(out, out=out)
+
+
+def clipped_sums(signed: NDArray, pull: NDArray, limits: NDArray, weights: NDArray) -> NDArray[np.float64]:
     """Weighted sums (D,) of what the records pull along each coordinate, in blocks so that memory stays bounded."""
     totals, width = np.empty(len(limits)), max(_BLOCK // max(len(pull), 1), 1)
     for start in range(0, len(limits), width):

@@ -7,14 +7,15 @@ result, and it is finite. What the distance costs in privacy is left to `helpers
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import lapack
 from scipy.sparse.linalg import LinearOperator, cg
 
-from helpers.erm.losses import Softmax
+from helpers.erm.losses import Loss, Softmax
 from helpers.erm.risk import Block, LocalTable, MarginSums, Rows, SoftmaxSums, Table, block_rows, pieces
 
 _COARSE = 8  # every how many rows a first approximation looks at
@@ -55,7 +56,16 @@ class Solution(NamedTuple):
     n_iter: int
 
 
-def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_records=None) -> Solution:
+def minimize(
+    rows: NDArray,
+    loss: Loss,
+    regularization: float,
+    linear: NDArray,
+    *,
+    distance: float,
+    weights: NDArray | None = None,
+    n_records: int | None = None,
+) -> Solution:
     """Minimiser of (1/n) sum weight loss(rows beta) + (regularization/2) ||beta||^2 + linear'beta.
 
     Parameters
@@ -78,48 +88,35 @@ def minimize(rows, loss, regularization, linear, *, distance, weights=None, n_re
     >>> minimize(np.array([[1.0], [1.0]]), LOGISTIC, 1.0, np.zeros(1), distance=1e-12).beta.round(4)
     array([0.4011])
     """
-    return _minimize_block(Block(Rows(rows), None, weights), loss, regularization, linear, distance, n_records)
-
-
-def minimize_softmax(
-    Z, codes, n_classes, regularization, linear, *, distance, weights=None, n_records=None
-) -> Solution:
-    """Minimiser C (K - 1, d) of the weighted mean softmax loss + (regularization/2) ||C||^2 + <linear, C>.
-
-    Parameters
-    ----------
-    Z : ndarray (m, d)
-        Rows, as from `helpers.erm.design_matrix`.
-    codes : ndarray (m,) of int
-        Classes 0..K-1.
-    linear : ndarray (K - 1, d)
-    others
-        As in `minimize`.
-
-    >>> from helpers.erm.losses import zero_sum_basis
-    >>> Z, codes = np.eye(3), np.arange(3)
-    >>> C = minimize_softmax(Z, codes, 3, 0.1, np.zeros((2, 3)), distance=1e-10).beta
-    >>> (C.T @ zero_sum_basis(3)).round(2)[0]
-    array([ 1.01, -0.51, -0.51])
-    """
-    block = Block(Rows(Z), codes, weights)
-    return _minimize_block(block, Softmax(n_classes), regularization, linear, distance, n_records)
-
-
-def _minimize_block(block, loss, regularization, linear, distance, n_records) -> Solution:
-    rows, weights = block.rows.base, block.weights
-    n_records = n_records or len(rows)
+    n = n_records or len(rows)
     longest = math.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
-    mean_weight = (len(rows) if weights is None else float(weights.sum())) / n_records
-    table = LocalTable(pieces(block), *rows.shape)
-    sizes = {"n_records": n_records, "mean_weight": mean_weight, "longest": longest}
-    return minimize_table(table, loss, regularization, linear, distance=distance, **sizes)
+    mean_weight = (len(rows) if weights is None else float(weights.sum())) / n
+    table = LocalTable(pieces(Block(Rows(rows), None, weights)), *rows.shape)
+    return minimize_table(
+        table,
+        loss,
+        regularization,
+        linear,
+        distance=distance,
+        n_records=n,
+        mean_weight=mean_weight,
+        longest=longest,
+    )
 
 
 def minimize_table(
-    table: Table, loss, regularization, linear, *, distance, n_records, mean_weight, longest, class_weights=None
+    table: Table,
+    loss: Loss | Softmax,
+    regularization: float,
+    linear: NDArray,
+    *,
+    distance: float,
+    n_records: float,
+    mean_weight: float,
+    longest: float,
+    class_weights: NDArray | None = None,
 ) -> Solution:
-    """`minimize` or `minimize_softmax`, by the loss, for records wherever they are: Newton's method with a line search.
+    """`minimize` for both losses and for records wherever they are: Newton's method with a line search.
 
     It stops at a point beta whose gradient g is at most regularization * distance long, which certifies the distance:
     the risk is strongly convex, hence ||beta - beta*|| <= ||g(beta)|| / regularization for the minimiser beta*. It
@@ -206,7 +203,16 @@ class Precision(NamedTuple):
     distance: float
 
 
-def precision(loss, regularization, *, width, n_rows, mean_weight, longest, center) -> Precision:
+def precision(
+    loss: Loss | Softmax,
+    regularization: float,
+    *,
+    width: int,
+    n_rows: int,
+    mean_weight: float,
+    longest: float,
+    center: float,
+) -> Precision:
     """Bounds on what rounding does to `minimize_table`, from public numbers.
 
     Let u be the unit roundoff 2^-53, L the penalty, kappa the mean weight, R the longest row, S and c the steepness and
@@ -286,12 +292,14 @@ class _Risk:
         # Gradients in whose time a Hessian can be computed, and decomposed.
         self._summing, self._decomposing = pairs * table.width / _WIDTH, linear.size**3 / (3 * _WIDTH * entries)
         self._direct = self._summing + self._decomposing <= _PASSES
-        self.sample, self.share, self._inverse = None, 0.0, None
+        self.sample: Any = None
+        self.share, self._inverse = 0.0, None
         self._products, self._digits = 0, []
 
     def derivatives(self, beta) -> tuple:
         """The gradient at beta, and what makes the Hessian there cheaper."""
-        total, bends = self._table.total_and_rest(self._sums.pull, beta)
+        bends: list = []
+        total = self._table.total(self._sums.pull, beta, kept=bends)
         gradient = total / self._n_records + self._regularization * beta + self._linear
         self._digits.append(math.log10(max(np.linalg.norm(gradient) / max(self._wanted, _TINY), 1.0)))
         return gradient, bends
