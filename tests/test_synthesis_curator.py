@@ -68,13 +68,13 @@ def test_marginals_move_by_what_the_noise_is_made_for(neighbouring, attributes):
 def captured_laws(monkeypatch, choose):
     """Probabilities with which `choose` of a curator drew."""
     laws = []
-    draw = ledger_module.exponential
+    draw = ledger_module.exponential_choice
 
     def spy(scores, sensitivity, epsilon, rng, **options):
         laws.append((exponential_probabilities(scores, sensitivity, epsilon), epsilon))
         return draw(scores, sensitivity, epsilon, rng, **options)
 
-    monkeypatch.setattr(ledger_module, "exponential", spy)
+    monkeypatch.setattr(ledger_module, "exponential_choice", spy)
     return lambda records, neighbouring: (choose(made(records, neighbouring)), laws.pop())[1]
 
 
