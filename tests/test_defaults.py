@@ -31,7 +31,6 @@ SYNTHESIS = {
     "domain": None,
     "classes": (0, 1),
     "n_bins": 16,
-    "domain_share": 0.1,
     "random_state": None,
 }
 MARGINALS = SYNTHESIS | {
@@ -143,7 +142,7 @@ DEFAULTS = {
         "classes": (0, 1),
         "random_state": None,
     },
-    "AIM": MARGINALS | {"batch_size": 8},
+    "AIM": MARGINALS,
     "GEM": MARGINALS
     | {
         "T": 20,
@@ -152,17 +151,14 @@ DEFAULTS = {
         "loss_p": 2,
         "lr": None,
         "max_idxs": None,
-        "batch_size": 4,
         "ema_weights_beta": 0.9,
         "embedding_dim": 512,
     },
-    "MST": SYNTHESIS | {"delta": 1e-5, "workload": "label", "max_iters": 200, "neighbouring": REPLACE_ONE},
-    "PrivBayes": SYNTHESIS | {"degree": 2, "structure_share": 0.3, "usefulness": 4.0},
+    "MST": SYNTHESIS | {"delta": 1e-5, "workload": "label", "neighbouring": REPLACE_ONE},
+    "PrivBayes": SYNTHESIS | {"degree": 2},
     "BalancedSynthesizer": {
         "synthesizer": None,
         "n_samples": 10_000,
-        "sampling": "conditional",
-        "max_draws": 1_000_000,
         "random_state": None,
     },
     "DeterministicOversampler": {"multiplicity": None, "n_new": None, "minority": 1},

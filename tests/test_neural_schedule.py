@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from helpers.neural import Schedule, schedule
-from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_epsilon, gaussian_mu
+from helpers.privacy import ADD_REMOVE, ApproximateDpEvent, event_epsilon, gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 
@@ -144,24 +144,25 @@ BESIDE = (COUNTS, GaussianDpEvent(7.0))
 def test_what_is_beside_is_composed_by_the_same_accountant(accountant):
     steps = Schedule.auto_s(6, 0.5, 2, sample_rate=0.3, noise_multiplier=4.0)
     way = {"accountant": accountant, "interval": 1e-3}
-    beside = BESIDE[1:] if accountant == "rdp" else BESIDE  # dp-accounting's RDP has no discrete Laplace noise
-    event = ComposedDpEvent([*beside, steps.event()])
+    event = ComposedDpEvent([*BESIDE, steps.event()])
     methods = ("pld",) if accountant == "smaller" else (accountant,)
     expected = [event_epsilon(event, DELTA, ADD_REMOVE, method=method, interval=1e-3) for method in methods]
-    assert steps.epsilon(DELTA, beside=iter(beside), **way) == min(expected)
-    told = steps.guarantee(DELTA, beside=iter(beside), **way)
+    assert steps.epsilon(DELTA, beside=iter(BESIDE), **way) == min(expected)
+    told = steps.guarantee(DELTA, beside=iter(BESIDE), **way)
     assert (told.epsilon, told.event) == (min(expected), event)
-    assert told.source.endswith(f"{len(beside)} releases beside them")
+    assert told.source.endswith(f"{len(BESIDE)} releases beside them")
     assert steps.epsilon(DELTA, **way) < min(expected) - 0.05
 
 
 def test_the_smaller_bound_is_of_accountants_that_can_read_what_is_beside():
-    """dp-accounting's RDP has no discrete Laplace noise."""
+    """Renyi accounting has nothing for approximate privacy."""
     long = Schedule.constant(2000, sample_rate=0.01, noise_multiplier=3.0)
-    way = {"interval": 1e-2, "beside": BESIDE}
+    way = {"interval": 1e-2, "beside": (*BESIDE, ApproximateDpEvent(0.1, 1e-7))}
     assert long.epsilon(DELTA, **way) == long.epsilon(DELTA, accountant="pld", **way)
-    with pytest.raises(ValueError, match="DiscreteLaplace"):
+    with pytest.raises(ValueError, match="approximate DP"):
         long.epsilon(DELTA, accountant="rdp", **way)
+    way = {"interval": 1e-2, "beside": BESIDE}
+    assert long.epsilon(DELTA, **way) == long.epsilon(DELTA, accountant="rdp", **way)
 
 
 def test_calibration_leaves_room_for_what_is_beside():

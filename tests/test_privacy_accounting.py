@@ -16,7 +16,7 @@ from dp_accounting import (
     RandomizedResponseDpEvent,
     SelfComposedDpEvent,
 )
-from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from dp_accounting.dp_event import DiscreteLaplaceDpEvent, ZCDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
@@ -31,7 +31,6 @@ from helpers.privacy import (
     REPLACE_ONE,
     ApproximateDpEvent,
     advanced_composition,
-    basic_composition,
     event_delta,
     event_epsilon,
     event_supported,
@@ -132,7 +131,7 @@ def test_laplace_is_pure_from_its_epsilon_on():
         (lambda: optimal_delta(math.inf, 1.0, 2), "total_epsilon"),
         (lambda: event_epsilon(GaussianDpEvent(1.0), 1e-5, ADD_REMOVE, method="gdp"), "method"),
         (lambda: event_epsilon(GaussianDpEvent(1.0), 1e-5, NeighboringRelation.REPLACE_SPECIAL), "neighbouring"),
-        (lambda: event_delta(GaussianDpEvent(1.0), 1.0, ADD_REMOVE, interval=0.0), "interval"),
+        (lambda: event_epsilon(GaussianDpEvent(1.0), 1e-5, ADD_REMOVE, interval=0.0), "interval"),
     ],
 )
 def test_bad_parameters_are_named(call, name):
@@ -219,7 +218,7 @@ def test_optimal_delta_at_the_theorems_breakpoints(steps):
 @given(epsilon=st.floats(0.01, 1.5), count=st.integers(1, 200), slack=st.floats(1e-9, 0.1))
 def test_optimal_composition_is_never_worse_than_basic_or_advanced(epsilon, count, slack):
     optimal, _ = optimal_composition(epsilon, count, slack)
-    assert optimal <= basic_composition([epsilon] * count, [0.0] * count)[0] * (1 + 1e-12)
+    assert optimal <= count * epsilon * (1 + 1e-12)
     assert optimal <= advanced_composition(epsilon, 0.0, count, slack)[0]
 
 
@@ -247,12 +246,6 @@ def test_advanced_composition_wins_for_many():
     assert epsilon == pytest.approx(math.sqrt(2 * 10_000 * math.log(1e6)) * 0.01 + drift)
     assert epsilon < 100
     assert delta == pytest.approx(1.1e-5)
-
-
-def test_basic_composition_caps_delta_and_needs_pairs():
-    assert basic_composition([1, 2], [0.7, 0.6]) == (3.0, 1.0)
-    with pytest.raises(ValueError, match="zip"):
-        basic_composition([1.0], [])
 
 
 # Events
@@ -328,8 +321,21 @@ def test_unsupported_events_are_refused(event, relation, method):
     assert not event_supported(event, relation, method=method)
     with pytest.raises(ValueError, match=r"^event must be one that"):
         event_epsilon(SelfComposedDpEvent(event, 3), 1e-5, relation, method=method)
-    with pytest.raises(ValueError, match=r"^event must be one that"):
-        event_delta(event, 1.0, relation, method=method)
+    if method == "pld":
+        with pytest.raises(ValueError, match=r"^event must be one that"):
+            event_delta(event, 1.0, relation)
+
+
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
+def test_renyi_accounting_reads_integer_noise_as_a_pure_release(relation):
+    """It is one; so counts and zero-concentrated steps have one accountant."""
+    steps, counts = SelfComposedDpEvent(ZCDpEvent(0.01), 3), DiscreteLaplaceDpEvent(0.15, 2)
+    found = [
+        event_epsilon(ComposedDpEvent([steps, one]), 1e-6, relation, method="rdp")
+        for one in (counts, ApproximateDpEvent(0.3, 0.0), NoOpDpEvent())
+    ]
+    assert found[0] == found[1]
+    assert found[2] < found[0] < found[2] + 0.3
 
 
 def test_non_private_events_cost_everything():

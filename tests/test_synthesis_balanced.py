@@ -1,4 +1,4 @@
-"""Balanced synthetic data: equal classes by either way of sampling, one fit, one guarantee, the libraries' habits."""
+"""Balanced synthetic data: equal classes, one fit, one guarantee, the libraries' habits."""
 
 import contextlib
 import pickle
@@ -25,10 +25,9 @@ def records(n=600, seed=0):
     return rng.normal(np.select([y == "a", y == "b"], [-2.0, 0.0], 2.0), 0.5)[:, None], y
 
 
-@pytest.mark.parametrize("sampling", ["conditional", "rejection"])
 @pytest.mark.parametrize("inner", [PrivBayes(20.0, domain=DOMAIN), GEM(20.0, domain=DOMAIN, T=10, k=2, max_idxs=None)])
-def test_every_class_gets_its_share_and_looks_like_itself(inner, sampling):
-    model = BalancedSynthesizer(inner, n_samples=3001, sampling=sampling, random_state=0)
+def test_every_class_gets_its_share_and_looks_like_itself(inner):
+    model = BalancedSynthesizer(inner, n_samples=3001, random_state=0)
     X, y = model.fit_resample(*records())
     assert X.shape == (3001, 1)
     assert [int(np.sum(y == label)) for label in "abc"] == [1001, 1000, 1000]
@@ -50,21 +49,8 @@ def test_the_records_are_seen_once(monkeypatch):
     seen = []
     fit = PrivBayes.fit
     monkeypatch.setattr(PrivBayes, "fit", lambda self, X, y: (seen.append(len(X)), fit(self, X, y))[1])
-    BalancedSynthesizer(PrivBayes(1.0, domain=DOMAIN), n_samples=60, sampling="rejection").fit_resample(*records())
+    BalancedSynthesizer(PrivBayes(1.0, domain=DOMAIN), n_samples=60).fit_resample(*records())
     assert seen == [600]
-
-
-def test_rejection_gives_up_where_it_was_told_to():
-    class Never(PrivBayes):
-        def _sample_codes(self, n, given, rng):
-            codes = super()._sample_codes(n, given, rng)
-            codes[:, -1] = 0
-            return codes
-
-    model = BalancedSynthesizer(Never(1.0, domain=DOMAIN), n_samples=60, sampling="rejection", max_draws=500)
-    model.fit(*records())
-    with pytest.raises(ValueError, match=r"max_draws must be larger: 500 records leave 20"):
-        model.sample()
 
 
 def test_seeds_do_not_leave_with_a_fitted_object_and_are_told():
@@ -136,8 +122,6 @@ def test_it_is_a_step_of_a_pipeline():
     ("parameters", "message"),
     [
         ({"n_samples": 1}, "n_samples"),
-        ({"sampling": "both"}, "sampling"),
-        ({"max_draws": 0}, "max_draws"),
         ({"synthesizer": LogisticRegression()}, "synthesizer"),
     ],
 )

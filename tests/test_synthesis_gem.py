@@ -14,7 +14,7 @@ from synthesis_data import ledgers
 
 from helpers import paths
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, zcdp_budget
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, audit_estimator, zcdp_budget
 from helpers.synthesis import AIM, GEM, PAPER, PrivBayes
 from helpers.synthesis import Domain as ExportedDomain
 from helpers.synthesis import base as base_module
@@ -124,12 +124,8 @@ def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(cls, neighbourin
 
 
 def test_the_audit_would_see_too_little_noise(monkeypatch):
-    from helpers.synthesis import gem as gem_module
-
     monkeypatch.setattr(base_module, "zcdp_budget", lambda epsilon, delta: 900.0)
-    monkeypatch.setattr(
-        gem_module.GEM, "_guarantee", lambda self, *arguments: base_module.Guarantee(2.0, 1e-3, REPLACE_ONE)
-    )
+    monkeypatch.setattr(Ledger, "guarantee", lambda self, *_, **__: Guarantee(2.0, 1e-3, REPLACE_ONE))
     domain = Domain([Attribute.categorical("a", 0, (0, 1))])
     X, y = np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])
     model = GEM(2.0, 1e-3, domain=domain, T=2, max_iters=1, n_components=4)
@@ -168,7 +164,6 @@ def test_the_network_s_noise_comes_from_the_caller_alone():
         ({"delta": 0.0}, "delta must"),
         ({"domain": "public"}, "domain must"),
         ({"classes": (1,), "domain": None}, "classes must"),
-        ({"domain_share": 1.0}, "domain_share must"),
         ({"parameterization": "tree"}, "parameterization must"),
         ({"parameterization": "network", "n_components": 1}, "n_components must"),
         ({"classes": (0, "a"), "domain": None}, "classes must be all numbers or all texts"),
@@ -233,7 +228,7 @@ def test_more_than_the_budget_is_never_released(monkeypatch, model):
 
     def greedy(self, curator, *arguments):
         found = fit_model(self, curator, *arguments)
-        curator.measure_purely((0,), 1e-3) if isinstance(self, PrivBayes) else curator.measure((0,), 1e-6)
+        curator.measure((0,), 1e-3 if isinstance(self, PrivBayes) else 1e-6)
         return found
 
     model.fit(*bits())

@@ -12,9 +12,10 @@ from scipy.optimize import minimize
 from synthesis_data import ledgers
 
 from helpers.data.domain import Attribute, Domain
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, zcdp_budget
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, event_epsilon, gaussian_mu, zcdp_budget
 from helpers.synthesis import MST, Measurement
 from helpers.synthesis import curator as curator_module
+from helpers.synthesis import mst as mst_module
 from helpers.synthesis.curator import Curator
 from helpers.synthesis.mst import fit_tree
 
@@ -39,8 +40,8 @@ def bits(n=400, seed=0):
 @pytest.mark.parametrize("workload", ["all", "label"])
 def test_what_was_executed_is_the_budget(monkeypatch, workload, neighbouring, domain):
     kept = ledgers(monkeypatch)
-    model = MST(0.7, 1e-6, workload=workload, domain=domain, neighbouring=neighbouring, max_iters=5).fit(*bits())
-    rho = zcdp_budget(0.7, 1e-6)
+    model = MST(0.7, 1e-6, workload=workload, domain=domain, neighbouring=neighbouring).fit(*bits())
+    rho = zcdp_budget(0.7, 1e-6) if workload == "all" else gaussian_mu(0.7, 1e-6) ** 2 / 2
     assert (1 - 1e-8) * rho < kept[0].rho() <= rho
     choices = [event.rho for event in kept[0].events if isinstance(event, ZCDpEvent)]
     share = 1.0 if domain is BITS else 0.9
@@ -55,14 +56,29 @@ def test_what_was_executed_is_the_budget(monkeypatch, workload, neighbouring, do
     assert ("number of records public" in model.guarantee_.assumes) == (neighbouring is REPLACE_ONE)
 
 
+@pytest.mark.filterwarnings("ignore:all numbers of")
+@pytest.mark.parametrize("domain", [BITS, None], ids=["public", "private"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-5), (1.0, 1e-5), (20.0, 1e-9), (1e4, 1e-5)])
+def test_gaussian_noise_alone_is_charged_by_its_exact_curve(epsilon, delta, domain):
+    """The whole of epsilon is spent and no more; the accountant of zero-concentrated privacy would ask for more."""
+    event = MST(epsilon, delta, domain=domain).fit(*bits(50)).guarantee_.event
+    parts = [(part.event.noise_multiplier, part.count) for part in event.events]  # nothing but counted Gaussians
+    rho = math.fsum(count / (2 * multiplier**2) for multiplier, count in parts)
+    assert rho == pytest.approx(gaussian_mu(epsilon, delta) ** 2 / 2, rel=1e-8)
+    assert epsilon * (1 - 1e-6) < event_epsilon(event, delta, REPLACE_ONE) <= epsilon * (1 + 1e-9)
+    assert rho > 1.01 * zcdp_budget(epsilon, delta)
+    if (epsilon, delta) == (1.0, 1e-5):
+        assert rho / zcdp_budget(epsilon, delta) == pytest.approx(1.176, abs=1e-3)
+
+
 def test_the_noise_that_was_added_is_the_noise_that_was_paid_for():
     X, y = bits(300)
     domain, found = BITS, []
     exact = {j: np.bincount(domain.encode(X, y)[:, j], minlength=2) for j in range(4)}
     for _ in range(60):
-        model = MST(1.0, domain=domain, max_iters=0).fit(X, y)
+        model = MST(1.0, domain=domain).fit(X, y)
         found += [(m.counts - exact[m.attributes[0]]) / m.scale for m in model.measurements_[:4]]
-    rho = zcdp_budget(1.0, 1e-5)
+    rho = gaussian_mu(1.0, 1e-5) ** 2 / 2
     assert model.measurements_[0].scale == pytest.approx(math.sqrt(2 / (2 * rho / 12)), rel=1e-6)
     assert model.measurements_[-1].scale == pytest.approx(math.sqrt(2 / (2 * (2 * rho / 3) / 3)), rel=1e-6)
     assert stats.kstest(np.ravel(found), "norm").pvalue > 1e-5
@@ -147,21 +163,23 @@ TINY = Domain([Attribute.categorical("a", 0, (0, 1))])
 NEIGHBOURS = (np.array([[0.0]] * 5 + [[1.0]]), np.array([0] * 5 + [1])), (np.zeros((6, 1)), np.zeros(6, int))
 
 
-def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing():
-    model = MST(1.5, domain=TINY, max_iters=3)
+def test_an_audit_of_the_whole_on_a_tiny_domain_refutes_nothing(monkeypatch):
+    monkeypatch.setattr(mst_module, "_STEPS", 3)
+    model = MST(1.5, domain=TINY)
     audit = audit_estimator(model, *NEIGHBOURS, n_runs=120, n_seeds=10, confidence=0.99999)
     assert audit.refuted(1e-6) == ()
     assert audit.constant_guarantee
 
 
 def test_the_audit_would_see_noise_for_a_smaller_change(monkeypatch):
+    monkeypatch.setattr(mst_module, "_STEPS", 3)
     monkeypatch.setattr(Curator, "_moved_cells", 1e-4)
-    assert audit_estimator(MST(1.5, domain=TINY, max_iters=3), *NEIGHBOURS, n_runs=120, n_seeds=8).refuted()
+    assert audit_estimator(MST(1.5, domain=TINY), *NEIGHBOURS, n_runs=120, n_seeds=8).refuted()
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
-    [({"workload": "some"}, "workload"), ({"max_iters": -1}, "max_iters"), ({"delta": 0.0}, "delta")],
+    [({"workload": "some"}, "workload"), ({"delta": 0.0}, "delta")],
 )
 def test_bad_parameters_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
@@ -177,7 +195,7 @@ def test_too_many_cells_are_told_by_a_parameter_that_it_has(monkeypatch):
 
 
 def test_nothing_but_what_is_released_stays_on_a_fitted_object():
-    model = MST(1.0, domain=BITS, max_iters=2).fit(*bits())
+    model = MST(1.0, domain=BITS).fit(*bits())
     kept = {name for name in vars(model) if name.endswith("_")}
     assert kept == {
         *("network_", "tables_", "measurements_", "n_records_", "n_features_in_", "domain_", "classes_", "guarantee_")

@@ -28,7 +28,7 @@ def priv_bayes(**parameters):
 
 
 def mst(**parameters):
-    return MST(**{"domain": DOMAIN, "max_iters": 2} | parameters)
+    return MST(**{"domain": DOMAIN} | parameters)
 
 
 def balanced(**parameters):

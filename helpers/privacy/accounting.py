@@ -13,7 +13,7 @@ doubles the sensitivity under replace-one.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import attr
@@ -45,7 +45,7 @@ from scipy.stats import binom
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.search import smallest
 
-_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
+LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
@@ -147,6 +147,31 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     # Its tolerance is absolute, and a standard deviation below 0.01 needs more digits than that leaves.
     tolerance = 1e-12 / max(1.0, epsilon / 1e4)
     return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
+
+
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """Standard deviation of the Gaussian mechanism for l2 sensitivity 1: the least that suffices.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Balle and Wang 2018, Theorem 9.
+
+    >>> round(gaussian_multiplier(0.5, 1e-5), 2)
+    7.03
+    """
+    return 1 / gaussian_mu(check_real("epsilon", epsilon, low=0, inclusive="neither"), delta)
 
 
 def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDArray:
@@ -264,35 +289,6 @@ def _unwrap(value: NDArray) -> float | NDArray:
 
 
 # Composition theorems on numbers
-
-
-def basic_composition(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, float]:
-    """Sum of the epsilons and sum of the deltas (at most 1).
-
-    Parameters
-    ----------
-    epsilons, deltas : iterables of float
-        One entry for each mechanism; mechanisms may be chosen adaptively.
-
-    Returns
-    -------
-    (float, float)
-        Total epsilon and delta.
-
-    Raises
-    ------
-    ValueError
-        The two differ in length.
-
-    Notes
-    -----
-    Source: Dwork and Roth 2014, Theorem 3.16 and Appendix B.
-
-    >>> basic_composition([0.5, 0.25], [0.0, 1e-6])
-    (0.75, 1e-06)
-    """
-    pairs = list(zip(epsilons, deltas, strict=True))
-    return math.fsum(e for e, _ in pairs), min(math.fsum(d for _, d in pairs), 1.0)
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, delta_slack: float) -> tuple[float, float]:
@@ -486,15 +482,8 @@ def event_epsilon(
     return float(_spend(accountant, event).get_epsilon(delta))
 
 
-def event_delta(
-    event: DpEvent,
-    epsilon: float,
-    neighbouring: NeighboringRelation,
-    *,
-    method: str = "pld",
-    interval: float = 1e-4,
-) -> float:
-    """Delta of an event at `epsilon`; parameters and errors as in `event_epsilon`.
+def event_delta(event: DpEvent, epsilon: float, neighbouring: NeighboringRelation) -> float:
+    """Delta of an event at `epsilon` by privacy loss distributions; parameters and errors as in `event_epsilon`.
 
     Returns
     -------
@@ -509,8 +498,8 @@ def event_delta(
     0.2212
     """
     epsilon = check_real("epsilon", epsilon, low=0)
-    accountant = _accountant(neighbouring, method, interval)
-    if method == "pld" and (closed := closed_form(event)):
+    accountant = _accountant(neighbouring)
+    if closed := closed_form(event):
         return closed.delta(epsilon, closed.parameter)
     return min(float(_spend(accountant, event).get_delta(epsilon)), 1.0)
 
@@ -521,7 +510,7 @@ def event_supported(event: DpEvent, neighbouring: NeighboringRelation, *, method
     >>> event_supported(ApproximateDpEvent(1.0, 1e-6), ADD_REMOVE, method="rdp")
     False
     """
-    return _accountant(neighbouring, method, 1e-4).supports(event)
+    return _accountant(neighbouring, method).supports(event)
 
 
 class ClosedForm(NamedTuple):
@@ -576,7 +565,7 @@ def _spend(accountant: PrivacyAccountant, event: DpEvent) -> PrivacyAccountant:
         raise ValueError(f"event must be one that {type(accountant).__name__} supports: {error}") from error
 
 
-def _accountant(neighbouring: NeighboringRelation, method: str, interval: float) -> PrivacyAccountant:
+def _accountant(neighbouring: NeighboringRelation, method: str = "pld", interval: float = 1e-4) -> PrivacyAccountant:
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     if check_choice("method", method, ("pld", "rdp")) == "rdp":
         return _RenyiAccountant(neighboring_relation=neighbouring)
@@ -584,24 +573,21 @@ def _accountant(neighbouring: NeighboringRelation, method: str, interval: float)
 
 
 class _RenyiAccountant(RdpAccountant):
-    """dp-accounting's RDP accountant, which can also read a pure `ApproximateDpEvent`."""
+    """dp-accounting's RDP accountant, which can also read a pure `ApproximateDpEvent`, and integer noise as one."""
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
+        if isinstance(event, DiscreteLaplaceDpEvent):
+            event = ApproximateDpEvent(event.noise_parameter * event.sensitivity, 0.0)
         if not isinstance(event, ApproximateDpEvent):
             return super()._maybe_compose(event, count, do_compose)
         if event.delta > 0:
             return self.CompositionErrorDetails(event, "Renyi DP does not follow from approximate DP.")
-        if do_compose:
-            self._rdp = self._rdp + count * _pure_rdp(event.epsilon, self._orders)
+        if do_compose:  # the largest divergence of an epsilon-DP mechanism is that of randomised response
+            orders, log_true, log_lie = self._orders, log_expit(event.epsilon), log_expit(-event.epsilon)
+            same = orders * log_true + (1 - orders) * log_lie
+            other = orders * log_lie + (1 - orders) * log_true
+            self._rdp = self._rdp + count * np.logaddexp(same, other) / (orders - 1)
         return None
-
-
-def _pure_rdp(epsilon: float, orders: np.ndarray) -> np.ndarray:
-    """Largest Renyi divergence of an epsilon-DP mechanism: that of randomised response."""
-    log_true, log_lie = log_expit(epsilon), log_expit(-epsilon)
-    same = orders * log_true + (1 - orders) * log_lie
-    other = orders * log_lie + (1 - orders) * log_true
-    return np.logaddexp(same, other) / (orders - 1)
 
 
 class _LossAccountant(PLDAccountant):
@@ -628,22 +614,22 @@ class _LossAccountant(PLDAccountant):
         self._replace_one = neighbouring is REPLACE_ONE
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
-        if isinstance(event, ApproximateDpEvent) and event.epsilon > _LARGEST_EPSILON:
+        if isinstance(event, ApproximateDpEvent) and event.epsilon > LARGEST_EPSILON:
             event = NonPrivateDpEvent()
         if isinstance(event, ApproximateDpEvent) or (
             self._replace_one and isinstance(event, RandomizedResponseDpEvent)
         ):
             if do_compose:
-                self._pld = self._pld.compose(self._single(event).self_compose(count))
+                interval = self._value_discretization_interval
+                if isinstance(event, RandomizedResponseDpEvent):
+                    single = from_randomized_response(
+                        event.noise_parameter, event.num_buckets, value_discretization_interval=interval
+                    )
+                else:
+                    worst = DifferentialPrivacyParameters(event.epsilon, event.delta)
+                    single = from_privacy_parameters(worst, interval)
+                self._pld = self._pld.compose(single.self_compose(count))
             return None
         if self._replace_one and not isinstance(event, self._REPLACE_ONE_EVENTS):
             return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
         return super()._maybe_compose(event, count, do_compose)
-
-    def _single(self, event: DpEvent):
-        interval = self._value_discretization_interval
-        if isinstance(event, RandomizedResponseDpEvent):
-            return from_randomized_response(
-                event.noise_parameter, event.num_buckets, value_discretization_interval=interval
-            )
-        return from_privacy_parameters(DifferentialPrivacyParameters(event.epsilon, event.delta), interval)

@@ -27,7 +27,15 @@ _CHOOSING = 0.01  # an event is chosen by a bound at so much of the error: few h
 _PROBES = 4  # rows of either data set, the last ones, that a fitted object is asked to classify
 
 
-def epsilon_lower_bound(hits, trials, neighbour_hits, neighbour_trials, *, delta=0.0, confidence=0.95) -> float:
+def epsilon_lower_bound(
+    hits: int,
+    trials: int,
+    neighbour_hits: int,
+    neighbour_trials: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+) -> float:
     """Lower confidence bound on epsilon from counts of one event that was fixed beforehand.
 
     Four one-sided Clopper-Pearson bounds at level (1 - confidence)/4, one above and one below for either data
@@ -94,7 +102,9 @@ class Audit(NamedTuple):
     neighbour_trials: int
 
 
-def audit_mechanism(sample, neighbour_sample, *, delta=0.0, confidence=0.95) -> Audit:
+def audit_mechanism(
+    sample: ArrayLike, neighbour_sample: ArrayLike, *, delta: float = 0.0, confidence: float = 0.95
+) -> Audit:
     """Lower confidence bound on epsilon from scores of independent runs on two neighbouring data sets.
 
     The first half of each sample chooses the event "score >= threshold"; the second half, not seen until then,

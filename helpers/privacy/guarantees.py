@@ -2,7 +2,7 @@
 
 A `Guarantee` is validated when it is made and can only be combined with guarantees of the same relation, so
 that no epsilon travels without its relation and its assumptions. Group privacy, subsampling and composition
-return new guarantees that hold whenever the old ones do. Noise belongs to `helpers.privacy.mechanisms`, the
+return new guarantees that hold whenever the old ones do. Noise belongs to `helpers.privacy.noise`, the
 numbers to `helpers.privacy.accounting`.
 """
 
@@ -28,10 +28,10 @@ from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import (
     ADD_REMOVE,
+    LARGEST_EPSILON,
     REPLACE_ONE,
     ApproximateDpEvent,
     advanced_composition,
-    basic_composition,
     event_delta,
     event_epsilon,
     event_supported,
@@ -50,8 +50,6 @@ _COMPOSITION_SOURCES = {
     "rdp": "Renyi accounting (Mironov 2017; dp-accounting)",
     "pld": "privacy loss distributions (Doroshenko et al. 2022; dp-accounting)",
 }
-# e^epsilon overflows a little above this, and nothing is promised there anyway.
-_LARGEST_EPSILON = 700.0
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -106,7 +104,10 @@ class Guarantee:
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
         if not isinstance(self.event, DpEvent | None):
             raise ValueError(f"event must be a DpEvent or None, got {self.event!r}")
-        object.__setattr__(self, "assumes", _check_assumes(self.assumes))
+        assumes = () if isinstance(self.assumes, str) else tuple(self.assumes)
+        if isinstance(self.assumes, str) or not all(isinstance(item, str) for item in assumes):
+            raise ValueError(f"assumes must be an iterable of strings, got {self.assumes!r}")
+        object.__setattr__(self, "assumes", assumes)
         if not isinstance(self.source, str):
             raise ValueError(f"source must be a string, got {self.source!r}")
 
@@ -116,22 +117,8 @@ class Guarantee:
         event: DpEvent,
         delta: float,
         neighbouring: NeighboringRelation,
-        *,
-        method: str = "pld",
-        interval: float = 1e-4,
-        assumes: Iterable[str] = (),
-        source: str = "",
     ) -> "Guarantee":
-        """The guarantee of an event at `delta`, its epsilon computed by an accountant.
-
-        Parameters
-        ----------
-        method : {"pld", "rdp"}
-            Accountant.
-        interval : float
-            Discretisation of the PLD accountant in nats; 1e-3 is worth trying for long schedules.
-        delta, neighbouring, assumes, source
-            The fields.
+        """The guarantee of an event at `delta`, its epsilon computed by privacy loss distributions.
 
         Raises
         ------
@@ -145,9 +132,8 @@ class Guarantee:
         >>> print(Guarantee.from_event(GaussianDpEvent(1.0), 1e-5, ADD_REMOVE))
         (4.377, 1e-05)-DP, add/remove-one
         """
-        epsilon = event_epsilon(event, delta, neighbouring, method=method, interval=interval)
-        source = source or _COMPOSITION_SOURCES[method]
-        return cls(epsilon, delta, neighbouring, event, assumes, source)
+        epsilon = event_epsilon(event, delta, neighbouring)
+        return cls(epsilon, delta, neighbouring, event, source=_COMPOSITION_SOURCES["pld"])
 
     @property
     def is_pure(self) -> bool:
@@ -289,12 +275,15 @@ class Guarantee:
             )
         event = PoissonSampledDpEvent(rate, self.as_event())
         readable = any(event_supported(event, ADD_REMOVE, method=method) for method in ("pld", "rdp"))
+        epsilon = 0.0 if rate == 0 else self.epsilon
+        if 0 < epsilon <= LARGEST_EPSILON:
+            epsilon = math.log1p(rate * math.expm1(epsilon))
         return replace(
             self,
-            epsilon=_sampled_epsilon(self.epsilon, rate),
+            epsilon=epsilon,
             delta=rate * self.delta,
             event=event if readable else None,
-            assumes=_union(self.assumes, ("secret sample",)),
+            assumes=tuple(dict.fromkeys((*self.assumes, "secret sample"))),
             source=self._extended_source(
                 f"Poisson sample at rate {rate:g} (Balle, Barthe and Gaboardi 2018, Theorem 8)"
             ),
@@ -398,10 +387,15 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     """
     parts = list(guarantees)
     check_choice("method", method, COMPOSITION_METHODS)
-    relation = _common_relation(parts)
+    if not parts:
+        raise ValueError("guarantees must not be empty")
+    relation = parts[0].neighbouring
+    if any(g.neighbouring is not relation for g in parts):
+        names = ", ".join(sorted(RELATION_NAMES.values()))
+        raise ValueError(f"guarantees must have one neighbouring relation, got {names}")
     event = _composed_event(parts)
     if method == "basic":
-        epsilon, total = basic_composition((g.epsilon for g in parts), (g.delta for g in parts))
+        epsilon, total = math.fsum(g.epsilon for g in parts), min(math.fsum(g.delta for g in parts), 1.0)
         if delta is not None and check_real("delta", delta, low=0, high=1) < total:
             raise ValueError(
                 f"delta must be at least the sum of the deltas, {total:g}, for method 'basic', got {delta!r}"
@@ -409,7 +403,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     else:
         total = check_real("delta", delta, low=0, high=1, inclusive="neither")
         epsilon = _composed_epsilon(parts, event, method, total, relation)
-    assumes = _union(*(g.assumes for g in parts))
+    assumes = tuple(dict.fromkeys(item for g in parts for item in g.assumes))
     source = f"{len(parts)} releases, {_COMPOSITION_SOURCES[method]}"
     return Guarantee(epsilon, total, relation, event, assumes, source)
 
@@ -434,16 +428,6 @@ def _composed_epsilon(
     return advanced_composition(first.epsilon, first.delta, count, slack)[0]
 
 
-def _common_relation(parts: list[Guarantee]) -> NeighboringRelation:
-    if not parts:
-        raise ValueError("guarantees must not be empty")
-    relations = {g.neighbouring for g in parts}
-    if len(relations) > 1:
-        names = ", ".join(sorted(RELATION_NAMES[r] for r in relations))
-        raise ValueError(f"guarantees must have one neighbouring relation, got {names}")
-    return relations.pop()
-
-
 def _composed_event(parts: list[Guarantee]) -> DpEvent:
     """Equal events are counted, because n equal events compose far faster than n different ones."""
     counted: list[tuple[DpEvent, int]] = []
@@ -458,7 +442,7 @@ def _composed_event(parts: list[Guarantee]) -> DpEvent:
 
 
 def _worst_event(epsilon: float, delta: float) -> DpEvent:
-    if epsilon > _LARGEST_EPSILON or delta == 1:
+    if epsilon > LARGEST_EPSILON or delta == 1:
         return NonPrivateDpEvent()
     return ApproximateDpEvent(epsilon, delta)
 
@@ -481,23 +465,3 @@ def _group_event(event: DpEvent, size: int) -> DpEvent | None:
             scaled = tuple(_group_event(part, size) for part in events)
             return None if None in scaled else ComposedDpEvent(scaled)
     return None
-
-
-def _sampled_epsilon(epsilon: float, rate: float) -> float:
-    if rate == 0:
-        return 0.0
-    if epsilon > _LARGEST_EPSILON:
-        return epsilon
-    return math.log1p(rate * math.expm1(epsilon))
-
-
-def _check_assumes(assumes: Iterable[str]) -> tuple[str, ...]:
-    items = () if isinstance(assumes, str) else tuple(assumes)
-    if isinstance(assumes, str) or not all(isinstance(item, str) for item in items):
-        raise ValueError(f"assumes must be an iterable of strings, got {assumes!r}")
-    return items
-
-
-def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The distinct entries, in order of first appearance."""
-    return tuple(dict.fromkeys(item for group in groups for item in group))

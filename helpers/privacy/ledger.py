@@ -35,13 +35,12 @@ from numpy.typing import ArrayLike, NDArray
 from helpers.checks import check_choice, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, closed_form, event_epsilon
 from helpers.privacy.guarantees import Guarantee
-from helpers.privacy.mechanisms import (
+from helpers.privacy.noise import (
     EXACT_REALS,
     Sensitivity,
-    discrete_laplace,
-    exponential,
+    exponential_choice,
     noisy_class_counts,
-    report_noisy_max,
+    noisy_max,
     spherical_gamma,
     to_grid,
 )
@@ -60,7 +59,6 @@ and Rogers 2021, Lemma 3.2).
 """
 
 Query = Callable[[Any], Any]
-Arrays = NDArray | Sequence[NDArray]
 
 
 class Terms(NamedTuple):
@@ -255,23 +253,10 @@ class Ledger:
 
         return self._release(query, draw, Terms("k_norm", "l2", sensitivity, 1.0, ApproximateDpEvent(epsilon, 0.0)))
 
-    def integers(self, query: Query, sensitivity: int, epsilon: float) -> NDArray[np.int64]:
-        """`query(records)`, an array of integers, with discrete Laplace noise; epsilon is exact to the last digit.
-
-        `sensitivity`, a whole number, is in l1. Source and errors: `helpers.privacy.discrete_laplace`.
-        """
-        change = Sensitivity(float(sensitivity), self.neighbouring, "l1")
-        event = DiscreteLaplaceDpEvent(_positive(epsilon) / sensitivity, sensitivity)
-
-        def draw(value):
-            return discrete_laplace(value, change, epsilon, self.rng).value
-
-        return self._release(query, draw, Terms("integers", "l1", sensitivity, 1.0, event))
-
     def class_counts(self, query: Query, n_classes: int, epsilon: float) -> NDArray[np.int64]:
         """Noisy number (n_classes,) of records of each class, which may be negative; `query` gives the exact one.
 
-        Source and sensitivities: `helpers.privacy.class_counts`.
+        Epsilon is exact to the last digit. Source and sensitivities: `helpers.privacy.noise.noisy_class_counts`.
         """
         one_is_enough = n_classes == 2 and self.neighbouring is REPLACE_ONE
         change = 1 if one_is_enough or self.neighbouring is ADD_REMOVE else 2
@@ -279,7 +264,7 @@ class Ledger:
         self.assume("class list", *(("number of records public",) if one_is_enough else ()))
 
         def draw(counts):
-            return noisy_class_counts(counts, epsilon, self.neighbouring, self.rng).value
+            return noisy_class_counts(counts, epsilon, self.neighbouring, self.rng)
 
         return self._release(query, draw, Terms("class_counts", "l1", change, 1.0, event))
 
@@ -387,7 +372,7 @@ class Ledger:
             "permute_and_flip" has the largest expected score at equal epsilon, "exponential" at equal rho. "laplace":
             the largest score after Laplace noise of scale 2 sensitivity / epsilon.
         monotonic : bool
-            As in `helpers.privacy.exponential`.
+            As in `helpers.privacy.exponential_probabilities`.
 
         Notes
         -----
@@ -403,9 +388,9 @@ class Ledger:
 
         def draw(scores):
             if law == "exponential":
-                return exponential(scores, change, spent, self.rng, monotonic=monotonic).value
+                return exponential_choice(scores, change, spent, self.rng, monotonic=monotonic)
             if law == "permute_and_flip":
-                return report_noisy_max(scores, change, spent, self.rng).value
+                return noisy_max(scores, change, spent, self.rng)
             return int(np.argmax(scores + self.rng.laplace(0.0, 2 * sensitivity / spent, len(scores))))
 
         return self._release(query, draw, Terms("choose", "linf", sensitivity, 1.0, event))
@@ -524,7 +509,13 @@ class Ledger:
 
         Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.6.
         """
-        return math.inf if self._parts else math.fsum(n * _rho(event) for event, n in self.bill.items())
+
+        def cost(event):
+            if isinstance(event, GaussianDpEvent):
+                return 0.5 / event.noise_multiplier**2
+            return event.rho if isinstance(event, ZCDpEvent) else math.inf
+
+        return math.inf if self._parts else math.fsum(n * cost(event) for event, n in self.bill.items())
 
     def epsilon(self, delta: float, *, interval: float = 1e-4, enough: float = 0.0) -> float:
         """What was executed costs so much at `delta`, at most.
@@ -663,15 +654,6 @@ def _unsampled(event: DpEvent) -> DpEvent:
         case SelfComposedDpEvent(event=inner, count=count):
             return SelfComposedDpEvent(_unsampled(inner), count)
     return event
-
-
-def _rho(event: DpEvent) -> float:
-    match event:
-        case ZCDpEvent():
-            return event.rho
-        case GaussianDpEvent():
-            return 0.5 / event.noise_multiplier**2
-    return math.inf
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from (neighbours, copies, draws) is left to the methods that resample.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from dp_accounting import NeighboringRelation
@@ -16,13 +17,12 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, closed_form
+from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, closed_form
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.search import largest, smallest
 
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _LARGE_EPSILON = 40.0  # beyond, e^-epsilon is below the last digit of 1
-_LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,16 @@ class ChangedRows:
         """
         return self.steps(self.maximum)
 
-    def steps(self, rows):
-        """Steps of the learner's own relation between inputs that differ in `rows` substituted rows.
+    def steps(self, rows: Any) -> Any:
+        """Steps of the learner's own relation between inputs that differ in `rows` substituted rows, one number or an
+        array of them.
 
         >>> ChangedRows(ADD_REMOVE, certain=2, trials=10, probability=0.2, inserted=1).steps(3)
         7
         """
         return self.inserted + self._cost * rows
 
-    def quantile(self, tail) -> int:
+    def quantile(self, tail: float) -> int:
         """Smallest number of rows that is exceeded with probability at most `tail`, exactly binomial.
 
         Raises
@@ -124,7 +125,7 @@ class ChangedRows:
         exceeded = binom.sf(rows - self.certain, self.trials, self.probability)
         return int(rows[np.argmax(exceeded <= tail)]) if exceeded[-1] <= tail else self.maximum
 
-    def log_mean(self, epsilon) -> float:
+    def log_mean(self, epsilon: float) -> float:
         """log E e^{epsilon steps}: the pure guarantee of an `epsilon`-DP learner, and attained.
 
         Replace the law P of one row by its law P' in the other data set, all other rows drawn independently. The two
@@ -152,13 +153,13 @@ class ChangedRows:
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         row = self._cost * epsilon
-        if row < _LARGEST_EPSILON:
+        if row < LARGEST_EPSILON:
             uncertain = math.log1p(self.probability * math.expm1(row))
         else:
             uncertain = row + math.log1p((1 - self.probability) * math.expm1(-row))
         return epsilon * self.steps(self.certain) + self.trials * uncertain
 
-    def mixture_delta(self, epsilon, inner: Guarantee) -> float:
+    def mixture_delta(self, epsilon: float, inner: Guarantee) -> float:
         """delta of the pipeline at `epsilon`, averaging what the learner promises to groups.
 
         Let eta be the probability that any row changes, and epsilon = log(1 + eta (e^e - 1)). Then delta <= sum_j P(j
@@ -196,7 +197,7 @@ class ChangedRows:
         rows, probabilities = self._law
         return min(1.0, float(probabilities @ _group_deltas(epsilon, inner, self.steps(rows))) + _NEGLIGIBLE)
 
-    def delta_at(self, epsilon, inner: Guarantee) -> float:
+    def delta_at(self, epsilon: float, inner: Guarantee) -> float:
         """Smallest delta known for the pipeline at `epsilon`: from `mixture_delta` or `amplify`, whichever is less.
 
         Parameters, result and errors as in `mixture_delta`.
@@ -207,7 +208,7 @@ class ChangedRows:
         """
         return min(self.mixture_delta(epsilon, inner), self.amplify(inner).delta_at(epsilon))
 
-    def amplify(self, inner: Guarantee, delta=None) -> Guarantee:
+    def amplify(self, inner: Guarantee, delta: float | None = None) -> Guarantee:
         """Guarantee of "resample, then learn", from the learner's own on its input.
 
         Without `delta`: epsilon = `log_mean`(e) and delta = d (e^epsilon - 1)/(e^e - 1) for an (e, d)-DP learner, which
@@ -247,7 +248,7 @@ class ChangedRows:
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         return replace(known, epsilon=self._epsilon_at(delta, inner, known.epsilon_at(delta)), delta=delta)
 
-    def inner_epsilon(self, epsilon, *, delta=None, inner_delta=0.0) -> float:
+    def inner_epsilon(self, epsilon: float, *, delta: float | None = None, inner_delta: float = 0.0) -> float:
         """Epsilon to give the learner so that the pipeline has `epsilon`: the inverse of `amplify`.
 
         Parameters
@@ -290,9 +291,9 @@ class ChangedRows:
                 f"no inner epsilon gives delta={delta!r}: the {self.steps(self.mean):.4g} changed records expected, "
                 f"each with inner_delta={inner_delta!r}, take more"
             )
-        high = min(epsilon, _LARGEST_EPSILON)
-        while high < _LARGEST_EPSILON and within(high):
-            high = min(2 * high, _LARGEST_EPSILON)
+        high = min(epsilon, LARGEST_EPSILON)
+        while high < LARGEST_EPSILON and within(high):
+            high = min(2 * high, LARGEST_EPSILON)
         return largest(within, 0.0, high)
 
     @property
@@ -355,7 +356,7 @@ def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
     return deltas
 
 
-def _group_delta(inner: Guarantee, losses, sizes):
+def _group_delta(inner: Guarantee, losses: Any, sizes: Any) -> Any:
     """inner.delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, sizes inner.delta, at epsilon = 0."""
     if inner.delta == 0 or inner.epsilon == 0:
         return np.minimum(sizes * inner.delta, 1.0)

@@ -8,20 +8,19 @@ budget is spent, whatever the answers were.
 
 import math
 from collections import Counter
-from itertools import combinations
 
 import numpy as np
 from dp_accounting.dp_event import ZCDpEvent
-from numpy.typing import NDArray
 
-from helpers.privacy import REPLACE_ONE, Guarantee, Ledger
+from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
-from helpers.synthesis.curator import Attributes, Curator, Measurement
+from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Target
 
 _ROUNDS_PER_ATTRIBUTE = 4  # 16 as published: too many for some thousand records, whose single attributes drown then
 _MEASURED = 0.9  # of a round's budget, as published: the rest pays for the choice
 _RATE = 0.03
+_BATCH = 8  # measured marginals that a step looks at
 _SETTLE = 10  # times max_iters steps at the end
 
 
@@ -30,7 +29,7 @@ class AIM(MixtureSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta, n_components, batch_size, domain, classes, n_bins, domain_share, random_state
+    epsilon, delta, n_components, domain, classes, n_bins, random_state
         As in `GEM`.
     k : int
         The workload is marginals of k attributes, the label being one of them; smaller ones may be measured too.
@@ -70,19 +69,14 @@ class AIM(MixtureSynthesizer):
     (1.0, '(1, 1e-05)-DP, replace-one')
     """
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-5,
-        batch_size=8,
-        **shared,
-    ):
+    _source = "AIM (McKenna et al. 2022), in zCDP, with a mixture as model"
+
+    def __init__(self, epsilon=1.0, delta=1e-5, **shared):
         super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.batch_size = batch_size
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
-        n_records = curator.total(curator.measure, each)
+        n_records = curator.total(each)
         left -= 0.0 if self.neighbouring is REPLACE_ONE else each
         measurements: list[Measurement] = []
         rng = curator.ledger.rng  # of the first logits and of the order of steps
@@ -91,8 +85,13 @@ class AIM(MixtureSynthesizer):
             measurements.append(curator.measure((j,), _MEASURED * each))
             left -= _MEASURED * each
         self._improve(fit, measurements, n_records, n_steps=len(sizes) * self.max_iters)
-        candidates = self._candidates(sizes)
-        weights = self._weights(candidates, sizes)
+        candidates = [
+            one for order in range(1, min(self.k, len(sizes)) + 1) for one in self._marginals(order, len(sizes))
+        ]
+        # How much each says about the workload: the attributes that it shares with its marginals.
+        shared = Counter(j for attributes in self._workload(len(sizes)) for j in attributes)
+        weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
+        weights /= weights.max()
         cells = np.array([math.prod(sizes[j] for j in candidate) for candidate in candidates])
         before = [n_records * shares for shares in fit.mixture().marginals(candidates)]
         while left > 0:
@@ -117,25 +116,7 @@ class AIM(MixtureSynthesizer):
             Target(measured.attributes, (measured.counts / n_records).astype(np.float32), (least / measured.scale) ** 2)
             for measured in measurements
         ]
-        fit.improve(targets, n_steps=n_steps, rate=_RATE, batch_size=self.batch_size, loss=Loss())
+        fit.improve(targets, n_steps=n_steps, rate=_RATE, batch_size=_BATCH, loss=Loss())
 
-    def _candidates(self, sizes: tuple[int, ...]) -> list[Attributes]:
-        """Marginals of one to k attributes; with the label in them, if the workload asks for that."""
-        label = len(sizes) - 1
-        return [
-            attributes
-            for order in range(1, min(self.k, len(sizes)) + 1)
-            for attributes in combinations(range(len(sizes)), order)
-            if self.workload == "all" or attributes[-1] == label
-        ]
-
-    def _weights(self, candidates: list[Attributes], sizes: tuple[int, ...]) -> NDArray[np.float64]:
-        """How much each candidate says about the workload: the attributes that it shares with its marginals."""
-        shared = Counter(j for attributes in self._workload(sizes) for j in attributes)
-        weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
-        return weights / weights.max()
-
-    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
-        source = "AIM (McKenna et al. 2022), in zCDP, with a mixture as model"
-        bound = ZCDpEvent(self._total_budget())
-        return ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes, bound=bound)
+    def _bound(self) -> ZCDpEvent:
+        return ZCDpEvent(self._total_budget())

@@ -5,17 +5,22 @@ post-processing the guarantee is the synthesiser's own, whatever is drawn and wh
 """
 
 from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from helpers.checks import check_choice, check_integer
+from helpers.checks import integer
 from helpers.privacy import PrivateMixin, check_random_state, child_state
 from helpers.synthesis.aim import AIM
-from helpers.synthesis.base import forget
 
-SAMPLING = ("conditional", "rejection")
+
+def _check_synthesizer(name: str, value: Any) -> None:
+    if value is not None and not (hasattr(value, "sample") and "random_state" in value.get_params(deep=False)):
+        raise ValueError(f"{name} must have sample and a parameter random_state, got {value!r}")
 
 
 class BalancedSynthesizer(PrivateMixin, BaseEstimator):
@@ -30,11 +35,6 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
         neighbouring relation, unlike `PrivBayes`, which is ahead on mammography and behind on abalone.
     n_samples : int
         Synthetic records in all, at least 2; what does not divide evenly goes to the first classes.
-    sampling : {"conditional", "rejection"}
-        "conditional": records of each class are drawn with `sample(n, label)`. "rejection": records are drawn as they
-        come until every class has enough, for synthesisers that know no other way.
-    max_draws : int
-        For "rejection": after so many records in all, give up.
     random_state : None or int
         None, except to reproduce a result (`PrivateMixin`).
 
@@ -48,15 +48,14 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
     Raises
     ------
     ValueError
-        From `fit`: a parameter out of range, and what the synthesizer refuses. From `sample`: after `max_draws` records
-        a class has too few; that says something about the fitted distribution only, which is public.
+        From `fit`: a parameter out of range, and what the synthesizer refuses.
 
     Notes
     -----
     Proof: in the literature (post-processing), given that of the synthesiser.
 
-    Source: Rosenblatt et al. 2025, Algorithm 3 and Proposition 10. There the second way draws from the synthesiser
-    applied to the data, which would cost its budget again each time; here it draws from what was fitted once.
+    Source: Rosenblatt et al. 2025, Algorithm 3 and Proposition 10, with the first of its two ways to draw: records of
+    each class with `sample(n, label)`.
 
     >>> from helpers.synthesis import GEM, Domain
     >>> X, y = np.repeat([[0.2], [0.8]], [950, 50], axis=0), np.repeat([0, 1], [950, 50])
@@ -67,25 +66,23 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
     ((200, 1), 100, '(1, 1e-05)-DP, replace-one')
     """
 
-    def __init__(
-        self, synthesizer=None, n_samples=10_000, sampling="conditional", max_draws=1_000_000, random_state=None
-    ):
+    _allowed: ClassVar[dict] = {"synthesizer": _check_synthesizer, "n_samples": integer(low=2)}
+
+    def __init__(self, synthesizer=None, n_samples=10_000, random_state=None):
         self.synthesizer = synthesizer
         self.n_samples = n_samples
-        self.sampling = sampling
-        self.max_draws = max_draws
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the synthesizer to X (n, d) and labels y (n,); returns self."""
         self._fit(X, y)
         return self
 
-    def fit_resample(self, X, y):
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray, NDArray]:
         """Fit, and return balanced synthetic X (n_samples, d) and y (n_samples,), in random order."""
         return self.sample(random_state=self._fit(X, y))
 
-    def sample(self, *, random_state=None):
+    def sample(self, *, random_state: int | None = None) -> tuple[NDArray, NDArray]:
         """Another balanced synthetic data set (X, y) from the same fit, at no further cost.
 
         Parameters
@@ -97,21 +94,24 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
         self._check_parameters()
         rng = np.random.default_rng(check_random_state(random_state))
         classes = self.synthesizer_.domain_.classes
-        wanted = {label: (self.n_samples + len(classes) - 1 - i) // len(classes) for i, label in enumerate(classes)}
-        draw = self._draw_conditionally if self.sampling == "conditional" else self._draw_until_enough
-        X, y = draw(wanted, rng)
+        sizes = [(self.n_samples + len(classes) - 1 - i) // len(classes) for i in range(len(classes))]
+        parts = [
+            self.synthesizer_.sample(n, label, random_state=int(rng.integers(2**63)))
+            for n, label in zip(sizes, classes, strict=True)
+        ]
+        X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = rng.permutation(len(y))
         return X[order], y[order]
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # The libraries' checks of samplers want the records back, and their class counts; here neither is released.
         tags._skip_test = True
         return tags
 
-    def _fit(self, X, y) -> int | None:
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> int | None:
         """Fit; the seed for sampling."""
-        forget(self)
+        self._forget()
         self._check_parameters()
         rng = clone(self)._noise_generator(np.asarray(X), np.asarray(y))  # the same whether the inner one is fitted
         inner = AIM() if self.synthesizer is None else clone(self.synthesizer)
@@ -122,35 +122,3 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
         self.synthesizer_, self.n_features_in_ = inner, inner.n_features_in_
         self.guarantee_ = replace(inner.guarantee_, source=source)
         return child_state(self.random_state, rng)
-
-    def _check_parameters(self) -> None:
-        check_random_state(self.random_state)
-        check_integer("n_samples", self.n_samples, low=2)
-        check_choice("sampling", self.sampling, SAMPLING)
-        check_integer("max_draws", self.max_draws, low=1)
-        if self.synthesizer is not None and not (
-            hasattr(self.synthesizer, "sample") and "random_state" in self.synthesizer.get_params(deep=False)
-        ):
-            raise ValueError(f"synthesizer must have sample and a parameter random_state, got {self.synthesizer!r}")
-
-    def _draw_conditionally(self, wanted, rng):
-        parts = [
-            self.synthesizer_.sample(n, label, random_state=int(rng.integers(2**63))) for label, n in wanted.items()
-        ]
-        return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
-
-    def _draw_until_enough(self, wanted, rng):
-        missing, parts, drawn = dict(wanted), [], 0
-        while any(missing.values()):
-            if drawn >= self.max_draws:
-                raise ValueError(
-                    f"max_draws must be larger: {drawn:,} records leave {max(missing.values()):,} of a class missing"
-                )
-            n = min(2 * sum(wanted.values()), self.max_draws - drawn)
-            X, y = self.synthesizer_.sample(n, random_state=int(rng.integers(2**63)))
-            drawn += n
-            for label, lacking in missing.items():
-                rows = np.flatnonzero(y == label)[:lacking]
-                parts.append((X[rows], y[rows]))
-                missing[label] = lacking - len(rows)
-        return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])

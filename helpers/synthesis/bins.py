@@ -5,7 +5,7 @@ costs nothing: `helpers.data.domain`.
 """
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ _FINE = 256
 # one of 280 columns.
 _CLEAR = 7.0
 
-Measure = Callable[[Curator, int, float], Measurement]
-
 
 def noisy_domain(
-    ledger: Ledger, d: int, classes: Sequence[Hashable], *, n_bins: int, measure: Measure, budget: float
+    ledger: Ledger, d: int, classes: Sequence[Hashable], *, n_bins: int, budget: float, pure: bool
 ) -> Domain:
     """A domain of real attributes whose bins hold about equally many records, from two noisy histograms a column.
 
@@ -42,10 +40,10 @@ def noisy_domain(
         Public.
     n_bins : int
         At most so many bins an attribute.
-    measure : callable (curator, column, budget) -> Measurement
-        Which noise; the budgets, in its own unit, add up.
     budget : float
         Of both histograms of all columns.
+    pure : bool
+        Unit of the budget and kind of the noise, as in `Curator`.
 
     Warns
     -----
@@ -56,8 +54,8 @@ def noisy_domain(
     def histograms(edges: Sequence[NDArray]) -> list[Measurement]:
         cells = [Attribute("cell", "real", (j,), tuple(ends.tolist())) for j, ends in enumerate(edges)]
         coded = ledger.view(lambda X: np.column_stack([cell.encode(X) for cell in cells]))
-        curator = Curator(coded, [cell.size for cell in cells])
-        return [measure(curator, j, budget / (2 * d)) for j in range(d)]
+        curator = Curator(coded, [cell.size for cell in cells], pure)
+        return [curator.measure((j,), budget / (2 * d)) for j in range(d)]
 
     ranges = [_occupied(measured) for measured in histograms([_COARSE] * d)]
     if unseen := [f"x{j + 1}" for j, found in enumerate(ranges) if found is None]:

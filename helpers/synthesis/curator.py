@@ -1,7 +1,8 @@
 """Counting questions that synthesisers ask about coded records, and what they may cost.
 
-A `Curator` measures marginals (tables of counts over some attributes) with Gaussian or Laplace noise, and chooses one
-of several candidates by the exponential mechanism. Records, noise and bill are the `Ledger`'s.
+A `Curator` measures marginals (tables of counts over some attributes) with noise, and chooses one of several candidates
+by the exponential mechanism. All its budgets are of one kind, either in zCDP, with Gaussian noise, or in pure epsilon,
+with Laplace noise. Records, noise and bill are the `Ledger`'s.
 What is asked, and what is made of the answers, is left to the synthesisers.
 """
 
@@ -40,6 +41,8 @@ class Curator:
         Of codes (n, m), as `Domain.encode` gives them.
     sizes : sequence of m int
         Number of codes of each attribute, public.
+    pure : bool
+        Whether budgets are parts of a pure epsilon, else of rho in zero-concentrated privacy.
 
     Notes
     -----
@@ -47,40 +50,50 @@ class Curator:
     it two cells by 1 each: l1 1 or 2, l2 1 or sqrt(2), largest cell 1 under either relation.
     """
 
-    def __init__(self, ledger: Ledger, sizes: Sequence[int]):
-        self.ledger = ledger
+    def __init__(self, ledger: Ledger, sizes: Sequence[int], pure: bool = False):
+        self.ledger, self._pure = ledger, pure
         self._tables = ledger.view(lambda codes: _Tables(codes, tuple(sizes)))
 
-    def measure(self, attributes: Attributes, rho: float) -> Measurement:
-        """A marginal with Gaussian noise of variance (1 or 2) / (2 rho): rho-zCDP.
+    def measure(self, attributes: Attributes, budget: float) -> Measurement:
+        """A marginal with Gaussian noise of variance (1 or 2) / (2 budget), or Laplace noise of scale (1 or 2)/budget.
 
-        Source: Bun and Steinke 2016, Proposition 1.6.
+        Source: Bun and Steinke 2016, Proposition 1.6; Dwork, McSherry, Nissim and Smith 2006, Proposition 1.
         """
-        multiplier, moved = 1 / math.sqrt(2 * rho), math.sqrt(self._moved_cells)
-        counts = self._tables.gaussian(lambda tables: tables.counts(attributes), moved, multiplier)
-        return Measurement(attributes, counts, moved * multiplier)
 
-    def measure_purely(self, attributes: Attributes, epsilon: float) -> Measurement:
-        """A marginal with Laplace noise of scale (1 or 2) / epsilon: epsilon-DP."""
-        counts = self._tables.laplace(lambda tables: tables.counts(attributes), float(self._moved_cells), epsilon)
-        return Measurement(attributes, counts, math.sqrt(2) * self._moved_cells / epsilon)
+        def counts(tables):
+            return tables.counts(attributes)
 
-    def total(self, measure, budget: float) -> float:
+        if self._pure:
+            noisy = self._tables.laplace(counts, float(self._moved_cells), budget)
+            return Measurement(attributes, noisy, math.sqrt(2) * self._moved_cells / budget)
+        multiplier, moved = 1 / math.sqrt(2 * budget), math.sqrt(self._moved_cells)
+        return Measurement(attributes, self._tables.gaussian(counts, moved, multiplier), moved * multiplier)
+
+    def total(self, budget: float) -> float:
         """Number of records: public under replace-one, else measured; at least 1."""
         if self.ledger.neighbouring is REPLACE_ONE:
             return float(self.ledger.n_records())
-        return max(float(measure((), budget).counts), 1.0)
+        return max(float(self.measure((), budget).counts), 1.0)
 
-    def choose_worst(self, candidates: Sequence[Attributes], expected: Sequence[NDArray], rho: float) -> int:
-        """Position of a candidate whose counts are far from the expected ones in their worst cell: rho-zCDP.
+    def choose(self, scores: Callable[[Callable], NDArray], sensitivity: float, budget: float) -> int:
+        """Position of a large score, drawn by the exponential mechanism.
+
+        `scores` makes them from a function that gives the exact counts of a marginal; one record moves each by at most
+        `sensitivity`.
+        """
+        spent = {"epsilon" if self._pure else "rho": budget}
+        return self._tables.choose(lambda tables: scores(tables.counts), sensitivity, **spent)
+
+    def choose_worst(self, candidates: Sequence[Attributes], expected: Sequence[NDArray], budget: float) -> int:
+        """Position of a candidate whose counts are far from the expected ones in their worst cell.
 
         The score is the largest difference of a cell, which one record moves by at most 1.
         """
 
-        def scores(tables):
-            return np.array([np.abs(tables.counts(a) - e).max() for a, e in zip(candidates, expected, strict=True)])
+        def scores(counts):
+            return np.array([np.abs(counts(a) - e).max() for a, e in zip(candidates, expected, strict=True)])
 
-        return self._tables.choose(scores, 1.0, rho=rho)
+        return self.choose(scores, 1.0, budget)
 
     def choose_farthest(
         self,
@@ -88,25 +101,18 @@ class Curator:
         expected: Sequence[NDArray],
         weights: NDArray,
         penalties: NDArray,
-        rho: float,
+        budget: float,
     ) -> int:
-        """Position of a candidate with a large weight * (l1 distance of counts and expected ones - penalty): rho-zCDP.
+        """Position of a candidate with a large weight * (l1 distance of counts and expected ones - penalty).
 
         One record moves a score by at most the largest weight, times 2 under replace-one.
         """
 
-        def scores(tables):
-            distances = [np.abs(tables.counts(a) - e).sum() for a, e in zip(candidates, expected, strict=True)]
+        def scores(counts):
+            distances = [np.abs(counts(a) - e).sum() for a, e in zip(candidates, expected, strict=True)]
             return weights * (distances - penalties)
 
-        return self._tables.choose(scores, self._moved_cells * float(max(weights)), rho=rho)
-
-    def choose_purely(self, scores: Callable[[Callable], NDArray], sensitivity: float, epsilon: float) -> int:
-        """Position drawn with probability proportional to exp(epsilon score / (2 sensitivity)): epsilon-DP.
-
-        `scores` makes them from a function that gives the exact counts of a marginal.
-        """
-        return self._tables.choose(lambda tables: scores(tables.counts), sensitivity, epsilon=epsilon)
+        return self.choose(scores, self._moved_cells * float(max(weights)), budget)
 
     @property
     def _moved_cells(self) -> int:

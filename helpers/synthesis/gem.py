@@ -6,19 +6,16 @@ network that maps fixed noise vectors to its components, as published, or its lo
 from the events that were executed.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import REPLACE_ONE, Guarantee, Ledger
+from helpers.checks import check_integer, choice, integer, optional, real
+from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Parameters, Target
 
-PARAMETERIZATIONS = ("direct", "network")
 PAPER: dict[str, Any] = {
     "k": 3,
     "workload": "all",
@@ -38,6 +35,7 @@ PAPER: dict[str, Any] = {
 The table does not name the number of components; the published code has 1,000.
 """
 _RATES = {"direct": 0.03, "network": 1e-3}
+_BATCH = 4  # measured marginals that a step looks at: the last one, and others drawn anew
 _EMA_ERROR = 0.5  # both constants as in the published code
 _LARGE_ERROR = 0.5
 
@@ -75,20 +73,16 @@ class GEM(MixtureSynthesizer):
     max_idxs : int, optional
         As published: a step looks at so many cells with the largest errors, and of them at those above half a running
         mean of the largest error. None: at all cells.
-    batch_size : int
-        Measured marginals that a step looks at: the last one, and others drawn anew.
     ema_weights_beta : float
         In [0, 1): parameters are averaged over the second half of the rounds with this weight on the past.
     embedding_dim : int
         Length of the network's noise vectors.
     domain : Domain, optional
-        Public. None: all attributes are real numbers, and bins are found privately with a part of the budget.
+        Public. None: all attributes are real numbers, and bins are found privately with a tenth of the budget.
     classes : sequence of labels
         Public; used if `domain` is None, which names them otherwise.
     n_bins : int
         Most bins of an attribute, if `domain` is None.
-    domain_share : float
-        Part of the budget (in zCDP) for the bins, if `domain` is None.
     neighbouring : NeighboringRelation
         What neighbouring data sets are. `REPLACE_ONE`: the number of records is public. `ADD_REMOVE`: it is measured,
         with as much of the budget as a round.
@@ -116,7 +110,7 @@ class GEM(MixtureSynthesizer):
     standard deviation s/((1 - alpha) e) costs ((1 - alpha) e)^2/2. T such rounds fill the budget at
     e = sqrt(2 rho/(T (alpha^2 + (1 - alpha)^2))).
 
-    Deviations from the published code, with `PAPER` too: steps look at `batch_size` measured marginals instead of all;
+    Deviations from the published code, with `PAPER` too: steps look at four measured marginals instead of all;
     the loss is a sum of powers, not a norm divided by the number of cells; the running mean is that of the newest
     marginal's largest error, not of all measured ones'; a round takes all its steps, though no error be left; Adam
     keeps its moments from round to round; rates fall to 0, not to 1e-5 and 1e-8; the network has layers of 256 units,
@@ -136,6 +130,18 @@ class GEM(MixtureSynthesizer):
     (1.0, '(1, 1e-05)-DP, replace-one')
     """
 
+    _source = "GEM (Liu, Vietri and Wu 2021), in zCDP"
+    _allowed: ClassVar[dict] = {
+        "T": integer(low=1),
+        "alpha": real(low=0, high=1, inclusive="neither"),
+        "parameterization": choice(*_RATES),
+        "loss_p": choice(1, 2),
+        "lr": optional(real(low=0, inclusive="neither")),
+        "max_idxs": optional(integer(low=1)),
+        "ema_weights_beta": real(low=0, high=1, inclusive="low"),
+        "embedding_dim": integer(low=1),
+    }
+
     def __init__(
         self,
         epsilon=1.0,
@@ -146,7 +152,6 @@ class GEM(MixtureSynthesizer):
         loss_p=2,
         lr=None,
         max_idxs=None,
-        batch_size=4,
         ema_weights_beta=0.9,
         embedding_dim=512,
         **shared,
@@ -158,35 +163,31 @@ class GEM(MixtureSynthesizer):
         self.loss_p = loss_p
         self.lr = lr
         self.max_idxs = max_idxs
-        self.batch_size = batch_size
         self.ema_weights_beta = ema_weights_beta
         self.embedding_dim = embedding_dim
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_integer("T", self.T, low=1)
-        check_real("alpha", self.alpha, low=0, high=1, inclusive="neither")
-        check_choice("parameterization", self.parameterization, PARAMETERIZATIONS)
         if self.parameterization == "network":
             check_integer("n_components", self.n_components, low=2)  # batch normalisation of one is undefined
-        check_choice("loss_p", self.loss_p, (1, 2))
-        if self.lr is not None:
-            check_real("lr", self.lr, low=0, inclusive="neither")
-        if self.max_idxs is not None:
-            check_integer("max_idxs", self.max_idxs, low=1)
-        check_real("ema_weights_beta", self.ema_weights_beta, low=0, high=1, inclusive="low")
-        check_integer("embedding_dim", self.embedding_dim, low=1)
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
-        answers = self.T if self.neighbouring is REPLACE_ONE else self.T + 1
-        n_records = curator.total(curator.measure, budget / answers)
-        rho = budget / answers
-        workload = self._workload(sizes)
+        rho = budget / (self.T if self.neighbouring is REPLACE_ONE else self.T + 1)
+        n_records = curator.total(rho)
+        workload = self._workload(len(sizes))
         choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2) if len(workload) > 1 else 0.0
         rng = curator.ledger.rng  # of the first parameters and of the order of steps
-        fit = MixtureFit(self._parameters(sizes, rng), sizes, rng)
+        parameters: Parameters
+        if self.parameterization == "direct":
+            parameters = DirectLogits(self.n_components, sum(sizes), sizes[-1], rng)
+        else:
+            from helpers.synthesis.network import GeneratorNetwork  # torch takes seconds to import
+
+            parameters = GeneratorNetwork(self.n_components, sum(sizes), self.embedding_dim, rng)
+        fit, beta = MixtureFit(parameters, sizes, rng), self.ema_weights_beta
+        first_rate = _RATES[self.parameterization] if self.lr is None else self.lr
         measurements: list[Measurement] = []
-        targets, states, mean_error = [], [], None
+        targets, mean_state, mean_error = [], None, None
         for turn in range(self.T):
             mixture = fit.mixture()
             expected = [n_records * shares for shares in mixture.marginals(workload)]
@@ -200,33 +201,13 @@ class GEM(MixtureSynthesizer):
             fit.improve(
                 targets,
                 n_steps=self.max_iters,
-                rate=self._rate * (1 + np.cos(np.pi * turn / self.T)) / 2,
-                batch_size=self.batch_size,
+                rate=first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2,
+                batch_size=_BATCH,
                 loss=Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error),
             )
-            if 2 * (turn + 1) > self.T:
-                states.append(fit.parameters.state())
-        fit.parameters.restore(self._averaged(states))
+            if 2 * (turn + 1) > self.T:  # over the second half of the rounds, parameters are averaged
+                state = parameters.state()
+                pairs = zip(mean_state or state, state, strict=True)
+                mean_state = [beta * old + (1 - beta) * new for old, new in pairs] if mean_state else state
+        parameters.restore(mean_state)
         return self._fitted(fit, n_records, measurements)
-
-    @property
-    def _rate(self) -> float:
-        return _RATES[self.parameterization] if self.lr is None else self.lr
-
-    def _parameters(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Parameters:
-        if self.parameterization == "direct":
-            return DirectLogits(self.n_components, sum(sizes), sizes[-1], rng)
-        from helpers.synthesis.network import GeneratorNetwork  # torch takes seconds to import
-
-        return GeneratorNetwork(self.n_components, sum(sizes), self.embedding_dim, rng)
-
-    def _averaged(self, states: Sequence[list[NDArray]]) -> list[NDArray]:
-        """Exponential moving average of the parameters."""
-        beta, mean = self.ema_weights_beta, states[0]
-        for state in states[1:]:
-            mean = [beta * old + (1 - beta) * new for old, new in zip(mean, state, strict=True)]
-        return mean
-
-    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
-        source = "GEM (Liu, Vietri and Wu 2021), in zCDP"
-        return ledger.guarantee(self.epsilon, self.delta, source=source, assumes=assumes)

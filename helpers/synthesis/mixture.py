@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Attributes = tuple[int, ...]
+from helpers.synthesis.curator import Attributes
+
 _OWN_LABEL = 4.0  # odds of e^4 for the label that a component starts with
 
 

@@ -8,14 +8,18 @@ natural. (Mutual information divided by an entropy has no small sensitivity: a r
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import check_integer, check_real
-from helpers.privacy import ApproximateDpEvent, Guarantee, Ledger
+from helpers.checks import check_integer, integer
+from helpers.privacy import ApproximateDpEvent
 from helpers.synthesis.base import Fitted, Synthesizer
-from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Measurement, check_cells
+from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Measurement
+
+_STRUCTURE_SHARE = 0.3  # of the budget, for the choice of parents
+_USEFULNESS = 4.0  # as published: a table's mean count is at least so many times the scale of its noise
 
 Edge = tuple[int, Attributes]
 """An attribute and its parents."""
@@ -77,11 +81,7 @@ class PrivBayes(Synthesizer):
         Total budget, > 0.
     degree : int
         Most parents of an attribute.
-    structure_share : float
-        In (0, 1): part of the budget for the choice of parents; the tables get the rest, and what no choice needed.
-    usefulness : float
-        Above 0: a table may have so many cells that its mean count is at least this many times the scale of its noise.
-    domain, classes, n_bins, domain_share, random_state
+    domain, classes, n_bins, random_state
         As in `GEM`, with a share of epsilon.
 
     Attributes
@@ -102,7 +102,9 @@ class PrivBayes(Synthesizer):
     -----
     The choice of each further attribute with its parents, among all sets of parents that cannot grow, is an exponential
     mechanism; all choices get the same part of the structure's budget, and one without alternatives, or where no parent
-    fits, costs nothing. Tables that are part of another are summed out of it instead of measured.
+    fits, costs nothing. Three tenths of the budget are for choices; the tables get the rest, and what no choice needed.
+    A table may have so many cells that its mean count is four times the scale of its noise, or more. Tables that are
+    part of another are summed out of it instead of measured.
 
     Proof: in the literature (basic composition; the sensitivity of mutual information); counts are enumerated in
     `tests/test_synthesis_curator.py`.
@@ -117,39 +119,28 @@ class PrivBayes(Synthesizer):
     (1.0, '(1, 0)-DP, replace-one')
     """
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        degree=2,
-        structure_share=0.3,
-        usefulness=4.0,
-        **shared,
-    ):
+    _pure = True
+    _source = "PrivBayes (Zhang et al. 2017), by basic composition"
+    _allowed: ClassVar[dict] = {"degree": integer(low=1)}
+
+    def __init__(self, epsilon=1.0, degree=2, **shared):
         super().__init__(epsilon=epsilon, **shared)
         self.degree = degree
-        self.structure_share = structure_share
-        self.usefulness = usefulness
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_integer("degree", self.degree, low=1)
-        check_real("structure_share", self.structure_share, low=0, high=1, inclusive="neither")
-        check_real("usefulness", self.usefulness, low=0, inclusive="neither")
 
     def _total_budget(self) -> float:
         return float(self.epsilon)
 
-    def _measure_column(self, curator: Curator, column: int, budget: float) -> Measurement:
-        return curator.measure_purely((column,), budget)
+    def _bound(self) -> ApproximateDpEvent:
+        return ApproximateDpEvent(float(self.epsilon), 0.0)  # how many tables there are depends on the choices
 
-    def _check_sizes(self, sizes: tuple[int, ...]) -> None:
-        check_cells([(j,) for j in range(len(sizes))], sizes, "n_bins" if self.domain is None else "domain")
+    def _workload(self, n_attributes: int) -> list[Attributes]:
+        return [(j,) for j in range(n_attributes)]  # larger ones only where they fit
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
-        for_structure = self.structure_share * budget
-        n = curator.total(curator.measure_purely, 0.0)
-        limit = n * (budget - for_structure) / (2 * len(sizes) * self.usefulness)
-        network, spent = self._choose_network(curator, sizes, for_structure, int(n), min(limit, LARGEST_MARGINAL))
+        for_structure = _STRUCTURE_SHARE * budget
+        n = curator.ledger.n_records()
+        limit = n * (budget - for_structure) / (2 * len(sizes) * _USEFULNESS)
+        network, spent = self._choose_network(curator, sizes, for_structure, n, min(limit, LARGEST_MARGINAL))
         return {"network_": network, "tables_": self._measure_tables(curator, network, budget - spent)}
 
     def _choose_network(
@@ -177,7 +168,7 @@ class PrivBayes(Synthesizer):
             binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
             sensitivity = mutual_information_sensitivity(n, binary=binary)
             # Nothing can change where there is one record; any sensitivity will do then.
-            choice = curator.choose_purely(scores, sensitivity or 1.0, budget / label)
+            choice = curator.choose(scores, sensitivity or 1.0, budget / label)
             network.append(edges[choice])
             spent += budget / label
         return tuple(network), spent
@@ -185,20 +176,15 @@ class PrivBayes(Synthesizer):
     def _measure_tables(self, curator: Curator, network: tuple[Edge, ...], budget: float) -> list[NDArray]:
         needed = [tuple(sorted((child, *parents))) for child, parents in network]
         largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
-        noisy = [curator.measure_purely(attributes, budget / len(largest)) for attributes in largest]
+        noisy = [curator.measure(attributes, budget / len(largest)) for attributes in largest]
         tables = []
         for (child, parents), attributes in zip(network, needed, strict=True):
             source = next(measured for measured in noisy if set(attributes) <= set(measured.attributes))
-            tables.append(_conditional(_summed_out(source, (*parents, child))))
+            tables.append(conditional_table(_summed_out(source, (*parents, child))))
         return tables
 
     def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
         return sample_network(self.network_, self.tables_, n, given, rng)
-
-    def _guarantee(self, ledger: Ledger, assumes: tuple[str, ...]) -> Guarantee:
-        source = "PrivBayes (Zhang et al. 2017), by basic composition"
-        bound = ApproximateDpEvent(float(self.epsilon), 0.0)  # how many tables there are depends on the choices
-        return ledger.guarantee(self.epsilon, 0.0, source=source, assumes=assumes, bound=bound)
 
 
 def sample_network(
@@ -248,7 +234,7 @@ def _summed_out(measured: Measurement, wanted: Attributes) -> NDArray:
     return np.transpose(measured.counts.sum(axis=others), [kept.index(j) for j in wanted])
 
 
-def _conditional(noisy: NDArray) -> NDArray:
+def conditional_table(noisy: NDArray) -> NDArray:
     """Probabilities along the last axis; where nothing positive is left, those of all rows together, or equal ones."""
     positive = np.maximum(noisy, 0.0)
     whole = positive.reshape(-1, positive.shape[-1]).sum(axis=0)
