@@ -171,55 +171,45 @@ def _of_single_records(
 def _kept(
     model: nn.Module, record_loss: Callable[..., Tensor], views: Tensor, labels: Tensor, weights: Tensor
 ) -> dict[str, _Rows | _Products] | None:
-    """Gradients, those of matrices in products; None if the model uses such a matrix outside its layer too."""
+    """Gradients, those of matrices in products; None if a matrix is used outside its layer, or its layer not once."""
     n = len(labels)
     names = {value: name for name, value in model.named_parameters() if value.requires_grad}
     layers = [layer for layer in model.modules() if type(layer) is nn.Linear and layer.weight in names]
-    inside = {names[value] for layer in layers for value in layer.parameters() if value in names}
-    shared = {name: value.detach().requires_grad_() for value, name in names.items() if name in inside}
+    inside = [value for layer in layers for value in layer.parameters() if value in names]
+    if len(set(inside)) < len(inside):
+        return None
+    shared = {names[value]: value.detach().requires_grad_() for value in inside}
     own = {name: value.detach().expand(n, *value.shape).requires_grad_() for value, name in names.items()
-           if name not in inside}  # fmt: skip
-    calls: dict[nn.Linear, list[tuple[Tensor, Tensor]]] = {layer: [] for layer in layers}
+           if name not in shared}  # fmt: skip
+    calls: list[list[tuple[Tensor, Tensor]]] = [[] for _ in layers]
+    constant = [[None if value is None else value.detach() for value in (layer.weight, layer.bias)] for layer in layers]
 
     def watched_loss(own, views, label, weight, watched):
-        for layer, (matrix, bias) in plain.items():
-            layer.forward = functools.partial(_linear, watched, matrix, bias, calls[layer].append)
+        for layer, values, seen in zip(layers, constant, calls, strict=True):
+            layer.forward = functools.partial(_linear, watched, *values, seen.append)
         try:
             return record_loss(own | shared, views, label, weight) + watched
         finally:
             for layer in layers:
                 del layer.forward
 
-    plain = {layer: [None if v is None else v.detach() for v in (layer.weight, layer.bias)] for layer in layers}
     watched = weights.new_zeros(n).requires_grad_()  # has autograd visit layers that nothing trainable stands before
     with torch.enable_grad():
         losses = vmap(watched_loss, randomness="different")(own, views, labels, weights, watched)
     inputs = [watched, *shared.values(), *own.values()]
     _, *gradients = torch.autograd.grad(losses.sum(), inputs, allow_unused=True)
-    if any(gradient is not None for gradient in gradients[: len(shared)]):
+    used_outside = any(gradient is not None for gradient in gradients[: len(shared)])
+    if used_outside or any(len(seen) != 1 for seen in calls):
         return None
     parts: dict[str, _Rows | _Products] = {}
     for (name, value), rows in zip(own.items(), gradients[len(shared) :], strict=True):
         parts[name] = _Rows(torch.zeros_like(value) if rows is None else rows)
-    places: dict[str, list[tuple[Tensor, Tensor | None]]] = {name: [] for name in shared}
-    for layer, seen in calls.items():
-        for sides in seen:
-            left, right = (side.unflatten(0, (n, -1)) for side in sides)
-            places[names[layer.weight]].append((left, right))
-            if layer.bias in names:
-                places[names[layer.bias]].append((left, None))
-    for name, pairs in places.items():
-        if not pairs:
-            parts[name] = _Rows(torch.zeros_like(shared[name]).expand(n, *shared[name].shape))
-            continue
-        left, right = (sides[0] if len(sides) == 1 or sides[0] is None else torch.cat(sides, 1)
-                       for sides in zip(*pairs, strict=True))  # fmt: skip
-        if right is None:
-            parts[name] = _Rows(left.sum(1))
-        elif left.shape[1] * (left.shape[2] + right.shape[2]) <= left.shape[2] * right.shape[2]:
-            parts[name] = _Products(left.double(), right.double())
-        else:
-            parts[name] = _Rows(left.mT @ right)
+    for layer, [sides] in zip(layers, calls, strict=True):
+        left, right = (side.unflatten(0, (n, -1)) for side in sides)
+        if layer.bias in names:
+            parts[names[layer.bias]] = _Rows(left.sum(1))
+        fewer = left.shape[1] * (left.shape[2] + right.shape[2]) <= left.shape[2] * right.shape[2]
+        parts[names[layer.weight]] = _Products(left.double(), right.double()) if fewer else _Rows(left.mT @ right)
     return parts
 
 
