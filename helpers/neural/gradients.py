@@ -30,8 +30,8 @@ from torch.nn.modules.conv import _ConvNd
 from helpers.neural.losses import RecordLoss
 
 # Records whose gradients are in memory at a time: many where a network is small, because every call takes its time.
-_FEW, _MANY = 256, 1024
-_NUMBERS = 2**22, 2**26  # in all of these gradients: up to the first more than `_FEW`, never more than the second
+_FEW, _MANY = 256, 4096
+_NUMBERS = 2**23, 2**26  # in all of these gradients: up to the first more than `_FEW`, never more than the second
 _CACHED = 2**18  # numbers that are 64 bits wide at a time: more would leave the processor's cache
 
 

@@ -425,15 +425,15 @@ class Schedule:
         def enough(factor):
             return spent(factor) <= epsilon
 
-        least = _SMALLEST_NOISE / self.noise_multipliers.min()
-        high = max(least, 1.1 * self._rough_factor(gaussian_mu(epsilon, delta)))
+        least, most = _SMALLEST_NOISE / self.noise_multipliers.min(), _LARGEST_NOISE / self.noise_multipliers.max()
+        high = min(max(least, 1.1 * self._rough_factor(gaussian_mu(epsilon, delta))), most)
         while not enough(high):
-            if high * self.noise_multipliers.max() > _LARGEST_NOISE:
+            if high == most:
                 raise ValueError(
                     f"epsilon must be within reach of noise multipliers up to {_LARGEST_NOISE:g}, "
                     f"got {epsilon!r} at delta={delta!r}"
                 )
-            high *= 1.5
+            high = min(1.5 * high, most)
         # From above, because accountants are slow where there is far too little noise.
         low = max(high / 1.25, least)
         while low > least and enough(low):
@@ -442,8 +442,8 @@ class Schedule:
             return self.scaled(low)
         # Epsilon is smooth in the factor, so few calls come close; the last ones make sure.
         root = brentq(lambda factor: math.log(np.clip(spent(factor), 1e-300, 1e300) / epsilon), low, high, rtol=2e-5)
-        if enough(root * (1 + _MARGIN)):
-            low, high = root * (1 - _MARGIN), root * (1 + _MARGIN)
+        if enough(above := min(root * (1 + _MARGIN), high)):
+            low, high = root * (1 - _MARGIN), above
         return self.scaled(smallest(enough, low, high, relative=1e-4))
 
     def _rough_factor(self, mu: float) -> float:
