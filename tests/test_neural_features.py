@@ -32,7 +32,7 @@ def blob(side=64, shift=0.0, seed=0):
 
 
 def features_of(images, parts=PARTS):
-    return image_features(images, parts=parts, progress=False)
+    return image_features(images, parts=parts)
 
 
 @pytest.mark.parametrize(("side", "n_scattering"), [(28, 96), (64, 174)])

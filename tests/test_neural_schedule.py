@@ -23,7 +23,7 @@ def stages(values) -> tuple[np.ndarray, np.ndarray]:
 @given(st.integers(1, 500), st.integers(1, 6), st.floats(0.3, 0.95), st.floats(0.3, 1.0), st.floats(1.01, 3.0))
 def test_sad_follows_its_recurrences_and_its_lengths_sum_to_the_total(total, n, beta, gamma, decay):
     assume(total * gamma ** (n - 1) / n >= 1)
-    schedule = Schedule.sad(total, n, beta, gamma, decay, sample_rate=0.1, sigma_final=2.0, clip_final=0.5)
+    schedule = Schedule.sad(total, n, beta, gamma, decay, sample_rate=0.1, sigma_final=2.0)
     sigma, lengths = stages(schedule.noise_multipliers)
     clip, same = stages(schedule.clip_norms)
     assert len(schedule) == total
@@ -31,7 +31,7 @@ def test_sad_follows_its_recurrences_and_its_lengths_sum_to_the_total(total, n, 
     assert len(sigma) == n
     np.testing.assert_allclose(sigma[:-1], beta * sigma[1:])
     np.testing.assert_allclose(clip[:-1], decay * clip[1:])
-    assert (sigma[-1], clip[-1]) == (2.0, 0.5)
+    assert (sigma[-1], clip[-1]) == (2.0, 1.0)
     exact = gamma ** np.arange(n - 1, -1, -1.0)
     ends = total * np.cumsum(exact) / exact.sum()
     assert np.abs(np.cumsum(lengths) - ends).max() <= 0.5 + 1e-9
@@ -43,13 +43,6 @@ def test_auto_schedules_fall_by_epochs_and_by_equal_stages():
     by_stage = Schedule.auto_s(7, 0.5, 3, sample_rate=0.1, noise_multiplier=8.0)
     assert by_stage.noise_multipliers.tolist() == [8, 8, 4, 4, 4, 2, 2]
     assert by_epoch.clip_norms.tolist() == [2.0] * 7
-
-
-def test_exponential_changes_by_one_factor():
-    schedule = Schedule.exponential(5, 16.0, sample_rate=0.1, clip_norm=16.0, clip_ratio=1 / 16)
-    np.testing.assert_allclose(schedule.noise_multipliers, [1, 2, 4, 8, 16])
-    np.testing.assert_allclose(schedule.clip_norms, [16, 8, 4, 2, 1])
-    assert len(Schedule.exponential(1, 2.0, sample_rate=0.1)) == 1
 
 
 def test_the_event_is_the_composition_of_every_step():
@@ -125,7 +118,7 @@ def test_calibration_asks_the_accountant_few_times(monkeypatch, rate, epsilon):
 
 
 def test_many_levels_are_rounded_down_and_only_for_the_accountant():
-    schedule = Schedule.exponential(300, 3.0, sample_rate=1.0, noise_multiplier=20.0)
+    schedule = Schedule(np.geomspace(20.0, 60.0, 300), np.ones(300), np.ones(300))
     exact = schedule.guarantee(DELTA).event
     mu = np.sqrt(np.sum(schedule.noise_multipliers**-2.0))
     truth = gaussian_epsilon(DELTA, mu)
@@ -230,7 +223,6 @@ def test_a_schedule_cannot_be_changed_afterwards():
         (lambda: Schedule.sad(10, 3, 0.8, 0.1, sample_rate=0.1), "no stage is empty"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.9, 0.5, sample_rate=0.1), "clip_decay must"),
         (lambda: Schedule.auto_l(10, 1.5, 2, sample_rate=0.1), "decay must"),
-        (lambda: Schedule.exponential(10, -1.0, sample_rate=0.1), "ratio must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 0.0), "delta must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 1e-5, accountant="gdp"), "accountant must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).epsilon(1e-5, beside=[0.1]), "beside must"),

@@ -8,13 +8,14 @@ the weight of every record in every batch, and nothing pays for it.
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from dp_accounting import DpEvent
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,12 +23,17 @@ from torch import nn
 from torch.func import vmap
 
 from helpers.checks import (
+    Check,
+    any_value,
     check_bounds,
     check_choice,
     check_classes,
-    check_integer,
     check_real,
+    choice,
+    integer,
     label_codes,
+    optional,
+    real,
     validate_records,
 )
 from helpers.data import into_ball
@@ -37,7 +43,7 @@ from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, Reco
 from helpers.neural.schedule import Schedule
 from helpers.neural.training import Descent, check_trainable, throw_away
 from helpers.predictions import ScorePredictions
-from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, check_random_state, noise_assumptions
+from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, noise_assumptions
 from helpers.privacy.accounting import ApproximateDpEvent
 
 # From the numbers of features and classes, and a seed for the starting values.
@@ -60,9 +66,26 @@ _COUNTED_WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "square-root": lambda counts: np.sqrt(effective_number_weights(counts, beta=1.0)),
     "effective": functools.partial(effective_number_weights, beta=0.999),
 }
-_DECISIONS = ("likely", "prior", "cut-off")
 _LARGEST_VALUE = 1e18  # of a feature: its square is still a 32-bit float
 _ROWS = 1024  # predicted at a time
+
+
+def _named_or_callable(names: Collection[str], name: str, value: Any) -> None:
+    if not (isinstance(value, str) and value in names) and (isinstance(value, str) or not callable(value)):
+        raise ValueError(f"{name} must be a callable or one of {tuple(names)}, got {value!r}")
+
+
+def _weights(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        check_choice(name, value, (None, *_COUNTED_WEIGHTS))
+        return
+    for weight in value.values():
+        check_real(name, weight, low=0, high=1, inclusive="high")
+
+
+def _one_schedule(name: str, value: Any) -> None:
+    if not isinstance(value, Schedule):
+        raise ValueError(f"{name} must be a Schedule or None, got {value!r}")
 
 
 class Budget(NamedTuple):
@@ -182,30 +205,54 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
     ('(4, 0.0001)-DP, add/remove-one', [0, 1])
     """
 
+    _allowed: ClassVar[dict[str, Check]] = {
+        "model": functools.partial(_named_or_callable, _MODELS),
+        "epsilon": real(low=1e-3),
+        "delta": real(low=0, high=1, inclusive="neither"),
+        "epochs": real(low=0, inclusive="neither"),
+        "sample_rate": real(low=0, high=1, inclusive="high"),
+        "clip_norm": real(low=0, inclusive="neither"),
+        "schedule": optional(_one_schedule),
+        "learning_rate": real(low=0, inclusive="neither"),
+        "momentum": real(low=0, high=1, inclusive="low"),
+        "average": real(low=0, high=1, inclusive="low"),
+        "loss": functools.partial(_named_or_callable, _LOSSES),
+        "class_weight": _weights,
+        "weighting": choice("bound", "loss"),
+        "prior": choice(None, "offset"),
+        "decision": choice("likely", "prior", "cut-off"),
+        "counts_share": real(low=0, high=1, inclusive="neither"),
+        "cut_off_share": real(low=0, high=1, inclusive="neither"),
+        "n_records": optional(integer(low=1, high=10**15)),
+        "bounds": any_value,  # with the number of features
+        "classes": lambda name, value: check_classes(value),
+        "device": choice("cpu", "cuda"),
+    }
+
     def __init__(
         self,
-        model="linear",
-        epsilon=1.0,
-        delta=1e-5,
-        epochs=20,
-        sample_rate=0.25,
-        clip_norm=1.0,
-        schedule=None,
-        learning_rate=0.2,
-        momentum=0.9,
-        average=0.5,
-        loss="cross-entropy",
-        class_weight=None,
-        weighting="bound",
-        prior=None,
-        decision="likely",
-        counts_share=0.1,
-        cut_off_share=0.2,
-        n_records=None,
-        bounds=None,
-        classes=(0, 1),
-        device="cpu",
-        random_state=None,
+        model: str | Callable[[int, int], nn.Module] = "linear",
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        epochs: float = 20,
+        sample_rate: float = 0.25,
+        clip_norm: float = 1.0,
+        schedule: Schedule | None = None,
+        learning_rate: float = 0.2,
+        momentum: float = 0.9,
+        average: float = 0.5,
+        loss: str | RecordLoss = "cross-entropy",
+        class_weight: str | dict[Any, float] | None = None,
+        weighting: str = "bound",
+        prior: str | None = None,
+        decision: str = "likely",
+        counts_share: float = 0.1,
+        cut_off_share: float = 0.2,
+        n_records: int | None = None,
+        bounds: ArrayLike | None = None,
+        classes: Sequence[Any] = (0, 1),
+        device: str = "cpu",
+        random_state: int | None = None,
     ):
         self.model = model
         self.epsilon = epsilon
@@ -235,12 +282,16 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         tags.classifier_tags.multi_class = np.size(self.classes) > 2
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit privately to X (n, d) and labels y (n,); returns self. A fit that fails leaves nothing behind."""
         self._forget()
         self._check_parameters()
         budget = self._budget()
-        schedule = self._schedule().calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
+        schedule = self.schedule
+        if schedule is None:
+            steps = max(round(self.epochs / self.sample_rate), 1)
+            schedule = Schedule.constant(steps, sample_rate=self.sample_rate, clip_norm=self.clip_norm)
+        schedule = schedule.calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         try:
             if self.bounds is not None:
@@ -275,6 +326,13 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         loss = self.loss
         if isinstance(loss, str):
             loss = _LOSSES[loss](tuple(positive) if loss in _COUNTED_LOSSES else ())
+        # The most that all records together can pull, over C. Weights of the loss are no part of it: where gradients
+        # are long, clipping takes them off, and a sum of pulls of C over small weights would be a step far longer than
+        # the rate allows.
+        n_divisor = self.n_records
+        if n_divisor is None:
+            weights = 1.0 if class_weight is None or self.weighting == "loss" else class_weight
+            n_divisor = max(round(float(np.sum(weights * positive))), 1)
         descent = Descent(
             network if self.prior is None else models.with_prior(network, log_prior),
             torch.zeros(n_features),
@@ -283,7 +341,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             class_weight=class_weight,
             weighting=self.weighting,
             optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
-            n_records=self._divisor(positive, class_weight),
+            n_records=n_divisor,
             augment=None,
             average=self.average,
             device=self.device,
@@ -333,70 +391,33 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             ),
         }
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores (n,), positive for the second class; with more classes (n, K)."""
         X = self._checked(X)
         scores = self._logits(self.model_, X) - self.shifts_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities (n, K) as the network sees them; they know nothing of `decision`."""
         X = self._checked(X)
         return softmax(self._logits(self.model_, X), axis=1)
 
     # ------------------------------------------------------------------------------------------ public parameters
 
-    def _check_parameters(self):
-        """Refuse public parameters that make no sense, before any record is looked at."""
-        check_random_state(self.random_state)
-        check_real("epsilon", self.epsilon, low=1e-3)
-        check_real("delta", self.delta, low=0, high=1, inclusive="neither")
-        _check_named("model", self.model, _MODELS)
-        _check_named("loss", self.loss, _LOSSES)
-        check_real("epochs", self.epochs, low=0, inclusive="neither")
-        check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="high")
-        check_real("clip_norm", self.clip_norm, low=0, inclusive="neither")
-        if not isinstance(self.schedule, Schedule | None):
-            raise ValueError(f"schedule must be a Schedule or None, got {self.schedule!r}")
-        check_real("learning_rate", self.learning_rate, low=0, inclusive="neither")
-        check_real("momentum", self.momentum, low=0, high=1, inclusive="low")
-        check_real("average", self.average, low=0, high=1, inclusive="low")
-        check_choice("weighting", self.weighting, ("bound", "loss"))
-        check_choice("prior", self.prior, (None, "offset"))
-        check_choice("decision", self.decision, _DECISIONS)
-        shares = [
-            check_real(name, getattr(self, name), low=0, high=1, inclusive="neither")
-            for name in ("counts_share", "cut_off_share")
-        ]
-        if sum(shares) >= 1:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.counts_share + self.cut_off_share >= 1:
+            shares = [self.counts_share, self.cut_off_share]
             raise ValueError(f"counts_share and cut_off_share must be together below 1, got {shares}")
-        if self.n_records is not None:
-            check_integer("n_records", self.n_records, low=1, high=10**15)
-        classes = check_classes(self.classes)
+        classes = check_classes(self.classes).tolist()
         if self.decision == "cut-off" and len(classes) > 2:
             raise ValueError(f"decision must be 'likely' or 'prior' with more than two classes, got {self.decision!r}")
         if self.prior and self.loss == "logit-adjusted":
             raise ValueError("prior must be None with loss 'logit-adjusted', which has it already, got 'offset'")
-        self._check_class_weight(classes)
-        check_choice("device", self.device, ("cpu", "cuda"))
+        if isinstance(self.class_weight, dict) and set(self.class_weight) != set(classes):
+            raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device must be 'cpu' where PyTorch finds no GPU, got 'cuda'")
-
-    def _check_class_weight(self, classes):
-        if not isinstance(self.class_weight, dict):
-            allowed = (None, *_COUNTED_WEIGHTS)
-            if not any(self.class_weight is name or self.class_weight == name for name in allowed):
-                raise ValueError(f"class_weight must be a dict or one of {allowed}, got {self.class_weight!r}")
-        elif set(self.class_weight) != set(classes.tolist()):
-            raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
-        for value in self.class_weight.values() if isinstance(self.class_weight, dict) else ():
-            check_real("class_weight", value, low=0, high=1, inclusive="high")
-
-    def _schedule(self) -> Schedule:
-        if self.schedule is not None:
-            return self.schedule
-        steps = max(round(self.epochs / self.sample_rate), 1)
-        return Schedule.constant(steps, sample_rate=self.sample_rate, clip_norm=self.clip_norm)
 
     def _budget(self) -> Budget:
         counted = (
@@ -431,17 +452,6 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             raise ValueError(f"model must give one logit a class, {n_classes}, got {found}")
         return network
 
-    def _divisor(self, counts, class_weight) -> int:
-        """What the sums of gradients are divided by: the noisy largest pull of all records over C, but at least 1.
-
-        Weights of the loss are no part of it: where gradients are long, clipping takes them off, and a sum of pulls of
-        C divided by small weights would be a step far longer than the rate allows.
-        """
-        if self.n_records is not None:
-            return self.n_records
-        weights = 1.0 if class_weight is None or self.weighting == "loss" else class_weight
-        return max(round(float(np.sum(weights * counts))), 1)
-
     # ------------------------------------------------------------------------------------------------- predictions
 
     def _checked(self, X) -> np.ndarray:
@@ -465,8 +475,3 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         alone = vmap(lambda row: model(row[None])[0], randomness="different")
         parts = [alone(rows[start : start + _ROWS]).detach().numpy() for start in range(0, len(rows), _ROWS)]
         return np.concatenate([np.empty((0, len(self.classes))), *parts])
-
-
-def _check_named(name, value, names):
-    if not (isinstance(value, str) and value in names) and (isinstance(value, str) or not callable(value)):
-        raise ValueError(f"{name} must be a callable or one of {tuple(names)}, got {value!r}")

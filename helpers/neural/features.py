@@ -41,9 +41,7 @@ _BATCH = 8  # images whose intermediate results fit into a cache
 _Pooling = Callable[[int, int, int], Tensor]  # side, step and margin to weights (points, places)
 
 
-def image_features(
-    images: ArrayLike, *, parts: Sequence[str] = PARTS, cache: bool = False, progress: bool = True
-) -> NDArray[np.float32]:
+def image_features(images: ArrayLike, *, parts: Sequence[str] = PARTS, cache: bool = False) -> NDArray[np.float32]:
     """Features (n, d) of images of bytes (n, side, side, 3), each between -1 and 1.
 
     Parameters
@@ -55,8 +53,6 @@ def image_features(
     cache : bool
         Whether to keep the result in the user's cache folder and take it from there. The file's name is a digest of
         the images, of this code and of PyTorch's version. Like the images, the file is not public.
-    progress : bool
-        Whether to show a progress bar; on terminals only.
 
     Raises
     ------
@@ -74,10 +70,10 @@ def image_features(
     """
     images, parts = _check_images(images), _check_parts(parts)
     layers = [_LAYERS[part] for part in parts]
-    return _computed(images, " ".join(parts), layers, cache, progress)
+    return _computed(images, " ".join(parts), layers, cache)
 
 
-def image_maps(images: ArrayLike, *, cache: bool = False, progress: bool = True) -> NDArray[np.float32]:
+def image_maps(images: ArrayLike, *, cache: bool = False) -> NDArray[np.float32]:
     """Scattering and moments of colour in square cells: maps (n, channels, cells, cells), between -1 and 1.
 
     A cell is as wide as the longest wavelength's grid: 7 x 7 cells at 28 pixels, 8 x 8 at 64. Cells overlap, with
@@ -86,7 +82,7 @@ def image_maps(images: ArrayLike, *, cache: bool = False, progress: bool = True)
 
     Parameters
     ----------
-    images, cache, progress
+    images, cache
         As for `image_features`.
 
     Raises
@@ -101,7 +97,7 @@ def image_maps(images: ArrayLike, *, cache: bool = False, progress: bool = True)
     n_cells = images.shape[1] // 2 ** (_scales(images.shape[1]) - 1)
     pooling = functools.partial(_cells, n_cells)
     layers = [functools.partial(layer, pooling=pooling) for layer in (scattering, moments)]
-    return _computed(images, "maps", layers, cache, progress).reshape(len(images), -1, n_cells, n_cells)
+    return _computed(images, "maps", layers, cache).reshape(len(images), -1, n_cells, n_cells)
 
 
 def feature_names(side: int, parts: Sequence[str] = PARTS) -> list[str]:
@@ -143,31 +139,27 @@ def _computed(
     name: str,
     layers: Sequence[Callable[[Tensor], Tensor]],
     cache: bool,
-    progress: bool,
 ) -> NDArray[np.float32]:
     """What the layers, known as `name`, make of the images, side by side (n, d); from the cache if it is there."""
     check_boolean("cache", cache)
-    check_boolean("progress", progress)
     if not cache:
-        return _layered(images, layers, progress)
+        return _layered(images, layers)
     code = sources.modules_digest(["helpers.neural.features"])
     key = hashlib.sha256(f"{code} {torch.__version__} {images.shape} {name}".encode())
     key.update(np.ascontiguousarray(images))
     kept = paths.data_cache() / "features" / f"{key.hexdigest()[:32]}.npy"
     if not kept.is_file():
-        save_whole(kept, _layered(images, layers, progress))
+        save_whole(kept, _layered(images, layers))
     return np.load(kept, allow_pickle=False)
 
 
-def _layered(
-    images: NDArray[np.uint8], layers: Sequence[Callable[[Tensor], Tensor]], progress: bool
-) -> NDArray[np.float32]:
+def _layered(images: NDArray[np.uint8], layers: Sequence[Callable[[Tensor], Tensor]]) -> NDArray[np.float32]:
     """On one thread: the arrays are small, and threads would only wait for one another."""
     answer = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for start in tqdm(range(0, len(images), _BATCH), disable=None if progress else True):
+        for start in tqdm(range(0, len(images), _BATCH), disable=None):
             batch = torch.tensor(images[start : start + _BATCH]).movedim(-1, 1).float() / 255
             answer.append(torch.cat([layer(batch) for layer in layers], 1).clamp(-1, 1))
     finally:
@@ -216,7 +208,7 @@ def _hats(share: Tensor, n: int) -> Tensor:
 
 
 @functools.lru_cache(maxsize=8)
-def wavelets(size: int, scales: int, angles: int = _ANGLES) -> tuple[Tensor, ...]:
+def wavelets(size: int, scales: int) -> tuple[Tensor, ...]:
     """Morlet wavelets on a periodic grid as real multipliers of the discrete Fourier transform.
 
     Returns
@@ -226,21 +218,21 @@ def wavelets(size: int, scales: int, angles: int = _ANGLES) -> tuple[Tensor, ...
         of squares over all of them, at each frequency and its opposite together, is at most 2: the transform
         is a contraction.
     """
-    raw = [_morlets(size, scale, angles) for scale in range(scales)]
+    raw = [_morlets(size, scale) for scale in range(scales)]
     total = sum((multipliers**2).sum(0) for multipliers in raw)
     opposite = torch.roll(total.flip(0, 1), (1, 1), (0, 1))
     norm = ((total + opposite) / 2).max().sqrt()
     return tuple(_lowest(m / norm, size >> max(scale - 1, 0)).float() for scale, m in enumerate(raw))
 
 
-def _morlets(size: int, scale: int, angles: int) -> Tensor:
+def _morlets(size: int, scale: int) -> Tensor:
     """A Gaussian around the frequency 3 pi / 4 / 2^scale, less one around 0 so that the mean is not seen."""
-    width, centre, slant = 0.8 * 2**scale, 0.75 * math.pi / 2**scale, 4 / angles
+    width, centre, slant = 0.8 * 2**scale, 0.75 * math.pi / 2**scale, 4 / _ANGLES
     frequencies = 2 * math.pi * torch.fft.fftfreq(size, dtype=torch.float64)
     # Copies at multiples of 2 pi: sampling in space is repetition in frequency.
     copies = frequencies + 2 * math.pi * torch.arange(-2, 3)[:, None]
     bank = []
-    for angle in torch.arange(angles) * math.pi / angles:
+    for angle in torch.arange(_ANGLES) * math.pi / _ANGLES:
         y, x = copies[:, None, :, None], copies[None, :, None, :]
         along, across = x * angle.cos() + y * angle.sin(), y * angle.cos() - x * angle.sin()
         gabor = torch.exp(-((width * (along - centre)) ** 2 + (width / slant * across) ** 2) / 2).sum((0, 1))

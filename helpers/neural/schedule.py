@@ -29,6 +29,7 @@ _SOURCES = {
     "pld": "Poisson-sampled Gaussian steps, privacy loss distributions (Doroshenko et al. 2022; dp-accounting)",
     "rdp": "Poisson-sampled Gaussian steps, Renyi accounting (Mironov, Talwar and Zhang 2019; dp-accounting)",
 }
+_NAMES = ("noise_multipliers", "clip_norms", "sample_rates")
 _LEVELS = 64  # different steps that accountants are asked to read one by one
 _SMALLEST_NOISE = 0.05  # calibration goes no lower: privacy losses there are in the hundreds
 _LARGEST_NOISE = 1e6
@@ -67,17 +68,13 @@ class Schedule:
     sample_rates: NDArray[np.float64]
 
     def __post_init__(self):
-        for name in self._names():
+        for name in _NAMES:
             object.__setattr__(self, name, _public_array(name, getattr(self, name)))
-        lengths = {name: len(getattr(self, name)) for name in self._names()}
+        lengths = {name: len(getattr(self, name)) for name in _NAMES}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"noise_multipliers, clip_norms and sample_rates must have one length, got {lengths}")
         if self.sample_rates.max() > 1:
             raise ValueError(f"sample_rates must hold numbers in (0, 1], got {self.sample_rates.max()!r}")
-
-    @staticmethod
-    def _names() -> tuple[str, str, str]:
-        return "noise_multipliers", "clip_norms", "sample_rates"
 
     # ---------------------------------------------------------------------------------------------- constructors
 
@@ -130,8 +127,7 @@ class Schedule:
         clip_decay: float = 1.0,
         *,
         sample_rate: float,
-        sigma_final: float | None = None,
-        clip_final: float = 1.0,
+        sigma_final: float = 1.0,
     ) -> "Schedule":
         """Stages that get longer, with noise that grows and clipping norms that fall.
 
@@ -151,10 +147,8 @@ class Schedule:
             At least 1. The paper names it and gives no value; 1 leaves the clipping constant.
         sample_rate : float
             q in (0, 1].
-        sigma_final : float, optional
-            Noise multiplier of the last stage. 1 if left out, to be scaled by `calibrate`.
-        clip_final : float
-            Clipping norm of the last stage.
+        sigma_final : float
+            Noise multiplier of the last stage, to be scaled by `calibrate`. Its clipping norm is 1.
 
         Raises
         ------
@@ -172,15 +166,14 @@ class Schedule:
         beta = check_real("beta", beta, low=0, high=1, inclusive="high")
         gamma = check_real("gamma", gamma, low=0, high=1, inclusive="high")
         decay = check_real("clip_decay", clip_decay, low=1)
-        sigma = 1.0 if sigma_final is None else _positive("sigma_final", sigma_final)
-        clip = _positive("clip_final", clip_final)
+        sigma = _positive("sigma_final", sigma_final)
         behind = np.arange(n - 1, -1, -1)  # stages still to come
         lengths = _stage_lengths(total, gamma**behind)
         if min(lengths) == 0:
             raise ValueError(
                 f"gamma must be so large that no stage is empty, got gamma={gamma!r} with lengths {lengths}"
             )
-        return cls.step(lengths, sigma * beta**behind, clip * decay**behind, sample_rate=sample_rate)
+        return cls.step(lengths, sigma * beta**behind, decay**behind, sample_rate=sample_rate)
 
     @classmethod
     def auto_l(
@@ -258,40 +251,6 @@ class Schedule:
         return cls._falling(decay**stages, sample_rate, noise_multiplier, clip_norm)
 
     @classmethod
-    def exponential(
-        cls,
-        total_steps: int,
-        ratio: float,
-        *,
-        sample_rate: float,
-        noise_multiplier: float = 1.0,
-        clip_norm: float = 1.0,
-        clip_ratio: float = 1.0,
-    ) -> "Schedule":
-        """Noise and clipping that change by one factor in every step, `ratio` and `clip_ratio` from first to last.
-
-        Parameters
-        ----------
-        ratio, clip_ratio : float
-            Last over first, > 0; below 1 falls, above 1 grows.
-        noise_multiplier, clip_norm : float
-            Of the first step.
-
-        Raises
-        ------
-        ValueError
-            A parameter is out of range.
-
-        >>> Schedule.exponential(3, 4.0, sample_rate=0.1).noise_multipliers.tolist()
-        [1.0, 2.0, 4.0]
-        """
-        total = check_integer("total_steps", total_steps, low=1)
-        progress = np.arange(total) / max(total - 1, 1)
-        sigma = _positive("noise_multiplier", noise_multiplier) * _positive("ratio", ratio) ** progress
-        clip = _positive("clip_norm", clip_norm) * _positive("clip_ratio", clip_ratio) ** progress
-        return cls(sigma, clip, np.full(total, check_real("sample_rate", sample_rate)))
-
-    @classmethod
     def _falling(cls, factors: NDArray, sample_rate: float, noise_multiplier: float, clip_norm: float) -> "Schedule":
         sigma, clip = _positive("noise_multiplier", noise_multiplier), _positive("clip_norm", clip_norm)
         rate = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
@@ -305,7 +264,7 @@ class Schedule:
     def __eq__(self, other) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self._names())
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _NAMES)
 
     __hash__ = None
 
@@ -315,7 +274,7 @@ class Schedule:
 
     def reversed(self) -> "Schedule":
         """The last step first: the same guarantee, because accounting knows no order."""
-        return Schedule(*(getattr(self, name)[::-1] for name in self._names()))
+        return Schedule(*(getattr(self, name)[::-1] for name in _NAMES))
 
     # ------------------------------------------------------------------------------------------------ accounting
 
@@ -466,15 +425,15 @@ class Schedule:
         def enough(factor):
             return spent(factor) <= epsilon
 
-        least = _SMALLEST_NOISE / self.noise_multipliers.min()
-        high = max(least, 1.1 * self._rough_factor(gaussian_mu(epsilon, delta)))
+        least, most = _SMALLEST_NOISE / self.noise_multipliers.min(), _LARGEST_NOISE / self.noise_multipliers.max()
+        high = min(max(least, 1.1 * self._rough_factor(gaussian_mu(epsilon, delta))), most)
         while not enough(high):
-            if high * self.noise_multipliers.max() > _LARGEST_NOISE:
+            if high == most:
                 raise ValueError(
                     f"epsilon must be within reach of noise multipliers up to {_LARGEST_NOISE:g}, "
                     f"got {epsilon!r} at delta={delta!r}"
                 )
-            high *= 1.5
+            high = min(1.5 * high, most)
         # From above, because accountants are slow where there is far too little noise.
         low = max(high / 1.25, least)
         while low > least and enough(low):
@@ -483,8 +442,8 @@ class Schedule:
             return self.scaled(low)
         # Epsilon is smooth in the factor, so few calls come close; the last ones make sure.
         root = brentq(lambda factor: math.log(np.clip(spent(factor), 1e-300, 1e300) / epsilon), low, high, rtol=2e-5)
-        if enough(root * (1 + _MARGIN)):
-            low, high = root * (1 - _MARGIN), root * (1 + _MARGIN)
+        if enough(above := min(root * (1 + _MARGIN), high)):
+            low, high = root * (1 - _MARGIN), above
         return self.scaled(smallest(enough, low, high, relative=1e-4))
 
     def _rough_factor(self, mu: float) -> float:
