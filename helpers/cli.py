@@ -226,8 +226,8 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
     try:
         session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
         return stack.enter_context(session)
-    except (sqlite3.OperationalError, experiments.SessionError) as error:
-        raise ChapterError(f"{store} must be a store that no other program holds, got: {error}") from None
+    except (sqlite3.DatabaseError, experiments.SessionError) as error:
+        raise ChapterError(f"{store} must be a sound store that no other program holds, got: {error}") from None
 
 
 def _data(options) -> int:
