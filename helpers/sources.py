@@ -77,7 +77,7 @@ def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) 
             found[name] = digest("\n".join(kept))
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
         return found
-    cards = sorted(_file(_CARDS).parent.glob("*.yaml"))
+    cards = sorted(paths.ROOT.joinpath(*_CARDS.split(".")).glob("*.yaml"))
     if cards_named_in is not None and "available" not in reached.get(f"{_DATA}.catalogue", ()):
         words = _words("\n".join([*map(_cell, texts), *cards_named_in]))
         outside = (name for name in reached if not name.startswith(_DATA))
@@ -330,11 +330,11 @@ def _file(name: str) -> Path | None:
     return None
 
 
-def _source(name: str) -> tuple[str, str] | None:
-    """Source of a module, and the package from which its relative imports count; None as for `_file`."""
+def _source(name: str) -> tuple[str, ...]:
+    """Source of a module, and the package from which its relative imports count; empty where `_file` has none."""
     if file := _file(name):
         return file.read_text(), name if file.name == "__init__.py" else name.rpartition(".")[0]
-    return None
+    return ()
 
 
 # Digests

@@ -46,7 +46,6 @@ def test_repr_is_plain_text():
     [
         ({"name": "a b"}, "name"),
         ({"x": [0, 0, 1]}, "increasing"),
-        ({"frames": {}}, "at least one frame"),
         ({"frames": {"1": {"a": [0, 1]}}}, "3 values"),
         ({"frames": {"1": {"a": [0, 1, 2]}, "2": {"b": [0, 1, 2]}}}, "curves"),
         ({"frames": {"1": {"a": [0, float("nan"), 2]}}}, "finite"),

@@ -5,13 +5,11 @@ A notebook cell calls the names below and `helpers.book.claims`; `chapters` are 
 with the extensions in `book/_ext`. Nothing here computes a result.
 """
 
-from helpers.book.display import MAX_COLUMNS, OKABE_ITO, Provenance, Table, glue, provenance, use_style
+from helpers.book.display import OKABE_ITO, Table, glue, provenance, use_style
 from helpers.book.results import keep, paper_vs_ours, recorded, recorded_names, reference_table
 
 __all__ = [
-    "MAX_COLUMNS",
     "OKABE_ITO",
-    "Provenance",
     "Table",
     "glue",
     "keep",

@@ -19,7 +19,6 @@ from helpers.checks import check_choice, check_integer, check_real
 _SIZES = {"n": "records", "minority": "of the rare class", "features": "features"}
 _SCORES = {"balanced_accuracy": "decide (balanced accuracy)", "auc": "rank (AUC)"}
 _SETS, _METHODS = 3, 3
-_COLUMNS = ("method", "relation", "dataset", *_SIZES, "epsilon")
 
 
 def nearest(
@@ -94,11 +93,6 @@ class Chooser:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        missing = {*_COLUMNS, *(f"{score}{end}" for score in _SCORES for end in ("", "_low", "_high"))} - {
-            *self.settings.columns
-        }
-        if missing:
-            raise ValueError(f"settings must have the columns {sorted(missing)}, got {list(self.settings.columns)}")
         self._first()
 
     def _first(self) -> pd.DataFrame:

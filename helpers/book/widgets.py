@@ -68,16 +68,12 @@ class SliderFigure:
         x = np.asarray(self.x, float)
         if x.ndim != 1 or x.size < 2 or not (np.diff(x) > 0).all():
             raise ValueError("x must be at least two increasing values")
-        if not self.frames:
-            raise ValueError("frames must have at least one frame, got none")
         names = self._curves()
         for key, frame in self.frames.items():
             if list(frame) != names or any(np.shape(values) != x.shape for values in frame.values()):
                 raise ValueError(f"every frame must have the curves {names} with {x.size} values, not so {key!r}")
             if not np.isfinite([list(values) for values in frame.values()]).all():
                 raise ValueError(f"values must be finite, not so in frame {key!r}")
-        if not 1 <= len(names) <= len(COLOURS):
-            raise ValueError(f"a frame must have 1 to {len(COLOURS)} curves, got {len(names)}")
         check_integer("start", self.start, low=0, high=len(self.frames) - 1)
         check_integer("cursor", self.cursor, low=0, high=x.size - 1)
 
