@@ -111,7 +111,7 @@ class Parameter:
         return check_choice(self.name, value, names)
 
 
-def _interval(text: str) -> tuple[float | int | None, float | int | None, str]:
+def _interval(text: str) -> tuple[Any, Any, str]:
     """`[2, inf)` as (2, None, "low")."""
     numbers = [int(end) if re.fullmatch(r"\s*-?\d+\s*", end) else float(end) for end in text[1:-1].split(",")]
     low, high = (None if math.isinf(number) else number for number in numbers)
@@ -139,7 +139,7 @@ def read_cell(chapter_name: str, cell: str) -> list[Parameter]:
         raise ChapterError(f"chapter {chapter_name}: the parameters cell must be Python, got {error.text!r}") from None
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
-    return [_parameter(chapter_name, node, comments.get(node.end_lineno, "")) for node in statements]
+    return [_parameter(chapter_name, node, comments.get(node.end_lineno or 0, "")) for node in statements]
 
 
 def read_constraints(chapter_name: str, cell: str, parameters: dict[str, Parameter]) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def read_sets(file: Path) -> dict[str, dict[str, Any]]:
 
 def _parameter(chapter_name: str, node: ast.stmt, comment: str) -> Parameter:
     where = f"chapter {chapter_name}, parameters cell, {ast.unparse(node)!r}"
-    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
         raise ChapterError(f"{where}: the line must be 'name: type = literal  # RANGE: meaning'")
     kind = ast.unparse(node.annotation)
     match = _COMMENT.fullmatch(comment)

@@ -118,8 +118,8 @@ def run(
     check_boolean("timed", timed)
     check_choice("scope", scope, ("chapter", "trial"))
     cells = _checked(cells)
-    by = "method" if isinstance(trial, Mapping) else None
-    trials = trial if isinstance(trial, Mapping) else {None: trial}
+    by: Any = "method" if isinstance(trial, Mapping) else None
+    trials: dict[Any, Trial] = dict(trial) if isinstance(trial, Mapping) else dict([(None, trial)])
     for cell in cells if by else ():
         check_choice("method", cell.get("method"), list(trials))
     digests = {label: _digest_of(each, scope == "trial") for label, each in trials.items()}
@@ -394,8 +394,8 @@ class _ValueHasher(NumpyHasher):
                 self.named.add(f"import {obj.__module__}\n{obj.__module__}.{obj.__qualname__}")
             return super().save_global(obj, name)
         self.memoize(obj)  # before its values: functions may refer to themselves
-        content = _function_content if isinstance(obj, types.FunctionType) else _class_content
-        self.save((obj.__qualname__, content(obj)))
+        content = _function_content(obj) if isinstance(obj, types.FunctionType) else _class_content(obj)
+        self.save((obj.__qualname__, content))
 
     dispatch = NumpyHasher.dispatch | {types.FunctionType: save_global, type: save_global}
 

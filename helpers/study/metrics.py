@@ -107,7 +107,7 @@ def score(
     predicted = (scores >= threshold).astype(int) if is_binary else scores.argmax(axis=1)
     # One pass for all that counts say, since most of the time goes into each call's own checks.
     counted = precision_recall_fscore_support(y, predicted, labels=codes, zero_division=np.nan)
-    precisions, recalls, f1 = np.nan_to_num(counted[0]), *counted[1:3]
+    precisions, recalls, f1 = np.nan_to_num(counted[0]), counted[1], counted[2]
     shown = codes[1:] if is_binary else present  # classes whose metrics are averaged
     columns = scores[:, None] if is_binary else scores[:, present]
     occurring = recalls[present]
@@ -115,7 +115,7 @@ def score(
     def against_the_rest(metric: Callable[[np.ndarray, np.ndarray], float]) -> float:
         if present.size < 2:
             return _NAN
-        return np.mean([metric(y == k, column) for k, column in zip(shown, columns.T, strict=True)])
+        return float(np.mean([metric(y == k, column) for k, column in zip(shown, columns.T, strict=True)]))
 
     row = {
         "auc": against_the_rest(roc_auc_score),
