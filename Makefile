@@ -25,9 +25,10 @@ book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
 test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
 	$(BIN)/python -m pytest -p nbval.plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs
 
-quick: $(STAMP) ## two minutes: lint, and the tests and chapters that a change against main reaches, nearest first
+quick: $(STAMP) ## two minutes: lint, types, and the tests and chapters that a change against main reaches, nearest first
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	if [ -x $(BIN)/mypy ]; then $(BIN)/mypy; fi  # of the extra `development`; CI always has it
 	$(BIN)/python tests/quick.py
 
 lab: $(STAMP) ## open the chapters in JupyterLab

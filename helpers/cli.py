@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from helpers import paths, sources
 from helpers.book import chapters, freshness, results
@@ -35,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; see the module."""
     options = _parser().parse_args(arguments)
     try:
+        _check_data_folder()
         return options.command(options)
     except ChapterError as error:
         return _told(error, USAGE_ERROR)
@@ -134,14 +134,16 @@ def _params(options) -> int:
 def _run(options) -> int:
     chapter = chapters.chapter(options.chapter)
     values = _values(chapter, options)
-    notebook = _executed(chapter, values, options).notebook
+    notebook, _ = _executed(chapter, values, options)
     kept = [file for file in sorted(notebook.parent.glob("*.csv")) if not file.is_symlink()]
     print(notebook, *kept, sep="\n")
     if not options.html:
         return 0
     from helpers.book import pages
 
-    return _printed(pages.render(notebook, values), "")
+    page = pages.render(notebook, values)
+    print(page or "the page was not built")
+    return 0 if page else FAILED
 
 
 def _record(options) -> int:
@@ -158,15 +160,15 @@ def _record(options) -> int:
         record.refuse_conflicts(chapter, values, [name for name in expected if "*" not in name])
     chapters.check_writable(paths.RESULTS)
     provenance = record.origin(chapter, values)
-    executed = _executed(chapter, values, options)
+    notebook, seconds = _executed(chapter, values, options)
     if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
         raise RunError(f"{chapter.name} was edited while it ran ({', '.join(edited)}); nothing was recorded")
-    provenance |= {"seconds": round(executed.seconds), "jobs": options.jobs or 1}
-    tables = sorted(executed.notebook.parent.glob("*.csv"))
+    provenance |= {"seconds": round(seconds), "jobs": options.jobs or 1}
+    tables = sorted(notebook.parent.glob("*.csv"))
     try:
         kept = record.commit(chapter, tables, provenance, replace=options.replace)
     except (ChapterError, OSError) as error:
-        raise RunError(f"{error}; results/ is as it was, the tables are in {executed.notebook.parent}") from error
+        raise RunError(f"{error}; results/ is as it was, the tables are in {notebook.parent}") from error
     print(*kept, sep="\n")
     return 0
 
@@ -182,7 +184,6 @@ def _values(chapter: Chapter, options) -> dict:
         raise ChapterError(f"--jobs must be in [1, {MOST_JOBS}], got {options.jobs}")
     if options.scheduler is not None and options.jobs is None:
         raise ChapterError("--scheduler must come with --jobs, got it alone")
-    _check_data_folder()
     return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
 
 
@@ -196,19 +197,14 @@ def _check_data_folder() -> None:
         os.environ["DPBOOK_DATA"] = str(Path(folder).expanduser().resolve())
 
 
-class _Executed(NamedTuple):
-    notebook: Path
-    seconds: float
-
-
-def _executed(chapter: Chapter, values: dict, options) -> _Executed:
-    """Run a copy of a chapter, under `--jobs` with a store of its finished trials."""
+def _executed(chapter: Chapter, values: dict, options) -> tuple[Path, float]:
+    """Run a copy of a chapter, under `--jobs` with a store of its finished trials; its path and its seconds."""
     folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     with ExitStack() as stack:
         earlier = _open_store(stack, chapter, values, options) if options.jobs is not None else 0.0
         started = time.perf_counter()
         notebook = chapter.run(values, folder)
-        return _Executed(notebook, time.perf_counter() - started + earlier)
+        return notebook, time.perf_counter() - started + earlier
 
 
 def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> float:
@@ -226,27 +222,26 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
     try:
         session = experiments.session(options.jobs, store, identity, modules, code, options.scheduler)
         return stack.enter_context(session)
-    except (sqlite3.OperationalError, experiments.SessionError) as error:
-        raise ChapterError(f"{store} must be a store that no other program holds, got: {error}") from None
+    except (sqlite3.DatabaseError, experiments.SessionError) as error:
+        raise ChapterError(f"{store} must be a sound store that no other program holds, got: {error}") from None
 
 
 def _data(options) -> int:
     from helpers import data
 
-    _check_data_folder()
     print(data.available().to_string(index=False))
     return 0
 
 
 def _status(options) -> int:
-    known = {chapter.name: chapter for chapter in chapters.chapters()}
-    for chapter in known.values():
+    known = chapters.chapters()
+    for chapter in known:
         changes, last = chapter.changes(), chapter.record
         cost = f"{last['seconds']:4} s" if last else ""
         print(
             f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
         )
-    parts = {name: freshness.of_tables(chapter.code) for name, chapter in known.items()}
+    parts = {chapter.name: freshness.of_tables(chapter.code) for chapter in known}
     for name in results.recorded_names():
         try:
             _, there = results.read(name)
@@ -266,14 +261,13 @@ def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
     return f"recorded with earlier code: {_few(changes)}" if changes else ""
 
 
-def _few(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _refresh(options) -> int:
-    _check_data_folder()
     chosen = [chapters.chapter(name) for name in options.names]
-    for chapter in chosen or [entry for entry in chapters.chapters() if not entry.is_fresh()]:
+    for chapter in chosen or [entry for entry in chapters.chapters() if entry.changes()]:
         print(f"executing {chapter.name} ...", flush=True)
         chapter.execute()
         print(f"{chapter.name}: {chapter.record['seconds']} s")
@@ -283,13 +277,14 @@ def _refresh(options) -> int:
 def _build(options) -> int:
     from helpers.book import pages
 
-    return _printed(pages.build(), "The book: ")
+    page = pages.build()
+    print(f"The book: {page}" if page else "the book was not built")
+    return 0 if page else FAILED
 
 
 def _schema(options) -> int:
     from helpers.data import schema, tables
 
-    _check_data_folder()
     with _bad_input_refused():
         if options.check is not None:
             wanted = schema.Schema.read(options.check)
@@ -308,7 +303,6 @@ def _fit(options) -> int:
     from helpers.meta.published import PublishedClassifier
     from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
-    _check_data_folder()
     with _bad_input_refused():
         out = _new_file("--out", options.out)
         card = _new_file("--card", options.card or Path(options.out).with_suffix(".html"))
@@ -334,7 +328,6 @@ def _predict(options) -> int:
     from helpers.data import tables
     from helpers.meta.published import PublishedClassifier
 
-    _check_data_folder()
     with _bad_input_refused():
         out = _new_file("--out", options.out)
         answer = PublishedClassifier.load(options.model).predict(tables.read(options.file))
@@ -362,13 +355,6 @@ def _new_file(option: str, name: str | Path) -> Path:
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
         raise ChapterError(f"{option} must be in a folder that can be written, got {str(file)!r}")
     return file
-
-
-def _printed(page: Path | None, words: str) -> int:
-    if page is None:
-        return FAILED
-    print(f"{words}{page}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ than too little:
 * a class is reached whole, with its bases; so a method that is called on an unknown object is reached with the class
   without which that object could not exist;
 * a module of which more than single attributes are used (passed on, asked by `getattr`) is reached whole, and so is one
-  that reads `globals()` or evaluates text; a module that is imported by a computed name may be any;
+  that reads `globals()` or evaluates text;
 * statements of an imported module that define nothing count, and so do definitions with a decorator of the project;
-* names in annotations of functions do not count, for they compute nothing; what a module imports for the type checker
-  and hands out by `__getattr__` is reached, and loaded, with the first name that is used.
+* names in annotations of functions do not count, for they compute nothing, nor does what only type checkers import.
 
-Not followed: `sys.modules`, pickles, and a hook such as `__init_subclass__`, which is taken to act on the class alone.
+Not followed: `sys.modules`, pickles, modules that are imported by a computed name, and a hook such as
+`__init_subclass__`, which is taken to act on the class alone.
 What is done with the digests is left to the callers.
 """
 
@@ -21,9 +21,10 @@ import ast
 import hashlib
 import io
 import re
+import symtable
 import tokenize
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -76,7 +77,7 @@ def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) 
             found[name] = digest("\n".join(kept))
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
         return found
-    cards = sorted(_file(_CARDS).parent.glob("*.yaml"))
+    cards = sorted(paths.ROOT.joinpath(*_CARDS.split(".")).glob("*.yaml"))
     if cards_named_in is not None and "available" not in reached.get(f"{_DATA}.catalogue", ()):
         words = _words("\n".join([*map(_cell, texts), *cards_named_in]))
         outside = (name for name in reached if not name.startswith(_DATA))
@@ -121,15 +122,10 @@ def imports(library: str, texts: Iterable[str]) -> bool:
     return library in {name.partition(".")[0] for name in _Reach(texts).loaded}
 
 
-def module_digest(name: str) -> str:
-    """Digest of a module of the package, `helpers.erm.objective` say, as its file is now."""
-    file = _file(name)
-    return _tree_digest(file.read_text()) if file else "absent"
-
-
 def modules_digest(names: Iterable[str]) -> str:
-    """One digest of several modules."""
-    return digest(" ".join(f"{name}={module_digest(name)}" for name in sorted(names)))
+    """One digest of several modules of the project, as their files are now."""
+    sources = [(name, _source(name)) for name in sorted(names)]
+    return digest(" ".join(f"{name}={_tree_digest(source[0]) if source else 'absent'}" for name, source in sources))
 
 
 def cells_digest(cells: Sequence[str]) -> str:
@@ -145,8 +141,8 @@ def cells_digest(cells: Sequence[str]) -> str:
 
 # From one definition to the next
 
-_NEW_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_NEW_SCOPES += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_IMPORT = ast.Import | ast.ImportFrom
+_NEW_SCOPE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Dotted = tuple[str, ...]  # helpers.erm.losses as ("helpers", "erm", "losses")
 
 
@@ -156,57 +152,34 @@ class _Reach:
     def __init__(self, texts: Iterable[str]) -> None:
         self.definitions: dict[str, set[str]] = defaultdict(set)
         self.loaded: set[str] = set()
-        self._taken: set[tuple[str, str]] = set()
         self._followed: set[_Dotted] = set()
         self._source = cache(_source)  # as the files are now; another time they may have been edited
-        pieces = _pieces("\n".join(texts))
         self._definitions_ahead: list[tuple[str, str]] = []
         self._paths_ahead: list[_Dotted] = []
-        self._use(_uses_of(pieces.statements, ""), pieces, "")
+        self._use(_uses_of(parsed("\n".join(texts)).body, ""), "")
         while self._definitions_ahead or self._paths_ahead:
             while self._definitions_ahead:
-                self._take(*self._definitions_ahead.pop())
+                module, name = self._definitions_ahead.pop()
+                if name not in self.definitions[module]:
+                    self.definitions[module].add(name)
+                    self._use(_uses(*self._source(module), name), module)
             while self._paths_ahead:
                 self._follow(self._paths_ahead.pop())
 
-    def _take(self, module: str, name: str) -> None:
-        if (module, name) not in self._taken:
-            self._taken.add((module, name))
-            self.definitions[module].add(name)
-            source = self._source(module)
-            self._use(_uses(*source, name), _module(*source), module)
-
-    def _use(self, uses: "_Uses", read_in: "_Module", module: str) -> None:
-        for path in uses.names:
-            self._read(read_in, module, path)
-        self._paths_ahead += uses.paths
+    def _use(self, uses: "_Uses", module: str) -> None:
+        read_in = _module(*self._source(module)) if module else _Module({}, {}, [])
+        for head, *rest in uses.names:
+            if head in read_in.definitions:
+                self._definitions_ahead.append((module, head))
+            targets = uses.imported.get(head, set()) | read_in.imported.get(head, set())
+            self._paths_ahead += [(*target, *rest) for target in targets]
+            if head in _BY_TEXT:
+                self._whole(module)
         for name in uses.loaded - self.loaded:
-            self._load(name)
-        if uses.any_name:
-            self._whole(module)
-        if uses.any_module:
-            for name in _all_modules():
-                self._load(name)
-                self._whole(name)
-
-    def _load(self, name: str) -> None:
-        """Importing `helpers.a.b` runs `helpers` and `helpers.a` first."""
-        self.loaded.add(name)
-        parts = name.split(".")
-        for length in range(1, len(parts) + 1):
-            if self._source(loaded := ".".join(parts[:length])):
-                self._definitions_ahead.append((loaded, _STATEMENTS))
-
-    def _read(self, read_in: "_Module", module: str, path: _Dotted) -> None:
-        """A dotted name in code of a module: its own definition, or what it has imported."""
-        head, *rest = path
-        if module and head in read_in.definitions:
-            self._definitions_ahead.append((module, head))
-        if head in read_in.lazy:
-            self.definitions[module].add("__getattr__")
-            for name in _uses(*self._source(module), "__getattr__").loaded:
-                self._load(name)
-        self._paths_ahead += [(*target, *rest) for target in read_in.imported.get(head, ())]
+            self.loaded.add(name)
+            parts = name.split(".")  # importing `helpers.a.b` runs `helpers` and `helpers.a` first
+            modules = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+            self._definitions_ahead += [(loaded, _STATEMENTS) for loaded in modules if self._source(loaded)]
 
     def _follow(self, path: _Dotted) -> None:
         """A dotted name that starts at the top: through packages and what they re-export, up to a definition."""
@@ -217,7 +190,8 @@ class _Reach:
             module, name = ".".join(path[:place]), path[place]
             content = _module(*self._source(module))
             if name in content.definitions:
-                self._read(content, module, path[place:])
+                self._definitions_ahead.append((module, name))
+                self._paths_ahead += [(*target, *path[place + 1 :]) for target in content.imported.get(name, ())]
             if self._source(f"{module}.{name}"):
                 continue
             if name not in content.definitions and name not in _OF_ANY_MODULE:
@@ -240,58 +214,38 @@ class _Module(NamedTuple):
     definitions: dict[str, list[ast.stmt]]
     imported: dict[str, set[_Dotted]]
     statements: list[ast.stmt]
-    lazy: set[str]  # imported for the type checker alone, and perhaps at their first use
 
 
 @cache
 def _module(source: str, package: str) -> _Module:
-    found = _Module(defaultdict(list), defaultdict(set), [], set())
-    pending = parsed(source).body[::-1]
-    while pending:
-        node = pending.pop()
+    found = _Module(defaultdict(list), defaultdict(set), [])
+    for node in parsed(source).body:
         names = _defined_names(node)
-        if isinstance(node, ast.Import | ast.ImportFrom) and names != ["*"]:
-            for alias, name in zip(node.names, names, strict=True):
-                fields = {**vars(node), "names": [alias]}
-                found.definitions[name].append(type(node)(**fields))
-                found.imported[name].add(_target(node, alias, package))
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            pending += [*node.orelse[::-1], *node.body[::-1]]
-            found.lazy.update(name for part in node.body for name in _defined_names(part))
-        elif _is_text(node) or names == ["__version__"]:
-            pass
-        elif names:
-            for name in names:
-                found.definitions[name].append(node)
-        else:
+        for_checkers_of_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if _is_text(node) or names == ["__version__"] or for_checkers_of_types:
+            continue
+        for name in names:
+            found.definitions[name].append(node)
+        if not names:
             found.statements.append(node)
-            for name, targets in _bound([node], package).items():  # of `if` and `with`: theirs, and counted with them
-                found.definitions.setdefault(name, [])
-                if targets:
-                    found.imported[name] |= targets
-    for name, nodes in found.definitions.items():
-        decorators = [ast.unparse(one) for node in nodes for one in getattr(node, "decorator_list", ())]
-        heads = {text.partition("(")[0].partition(".")[0] for text in decorators}
-        if any(head in found.definitions and not _is_foreign(found.imported.get(head, ())) for head in heads):
-            found.statements.extend(found.definitions[name])
+            for name in {name for part in ast.walk(node) for name in _defined_names(part)}:
+                found.definitions.setdefault(name, [])  # bound under `if` or `with`, and counted with that
+        if not isinstance(node, _NEW_SCOPE):
+            for name, targets in _imported([node], package).items():
+                found.imported[name] |= targets
+    for nodes in [*found.definitions.values()]:
+        decorators = [one for node in nodes for one in getattr(node, "decorator_list", ())]
+        heads = {next(_dotted(one))[0] for one in decorators} & found.definitions.keys()
+        if any(not found.imported[head] or any(_file(target[0]) for target in found.imported[head]) for head in heads):
+            found.statements.extend(nodes)
     return found
 
 
-def _is_foreign(targets: Collection[_Dotted]) -> bool:
-    return bool(targets) and not any(_file(target[0]) for target in targets)
-
-
-def _pieces(source: str) -> _Module:
-    """Code that is run from top to bottom and whose every statement counts."""
-    body = parsed(source).body
-    return _Module({}, {name: targets for name, targets in _bound(body, "").items() if targets}, body, set())
-
-
-def _defined_names(node: ast.stmt) -> list[str]:
+def _defined_names(node: ast.AST) -> list[str]:
     """Names that a statement binds and does nothing else; none for other statements."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, _NEW_SCOPE):
         return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
+    if isinstance(node, _IMPORT):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -301,13 +255,11 @@ def _defined_names(node: ast.stmt) -> list[str]:
 
 
 class _Uses(NamedTuple):
-    """What code reads and loads from outside itself."""
+    """What code reads and loads from outside itself: dotted names, what its own imports stand for, and modules."""
 
-    names: set[_Dotted]  # global names of its module, with attributes
-    paths: set[_Dotted]  # names that start at the top, since the code imports them itself
+    names: set[_Dotted]
+    imported: dict[str, set[_Dotted]]
     loaded: set[str]
-    any_name: bool  # reads its module by text
-    any_module: bool  # imports by a computed name
 
 
 @cache
@@ -315,148 +267,53 @@ def _uses(source: str, package: str, name: str) -> _Uses:
     content = _module(source, package)
     if name != _STATEMENTS:
         return _uses_of(content.definitions.get(name, []), package)
-    at_once = [nodes for one, nodes in content.definitions.items() if one not in content.lazy]
-    imported = [node for nodes in at_once for node in nodes if isinstance(node, _IMPORT)]
-    return _uses_of([*content.statements, *imported], package)
+    imports = [node for nodes in content.definitions.values() for node in nodes if isinstance(node, _IMPORT)]
+    return _uses_of([*content.statements, *imports], package)
 
 
-_IMPORT = (ast.Import, ast.ImportFrom)
+def _uses_of(nodes: Sequence[ast.stmt], package: str) -> _Uses:
+    imported = _imported(nodes, package)
+    loaded = {".".join(target) for targets in imported.values() for target in targets}
+    imports = [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Import)]
+    loaded |= {alias.name for node in imports for alias in node.names}
+    # Which names are global, Python says itself; one that is so in any scope of the code is taken to be so in all.
+    tables = [symtable.symtable(ast.unparse(ast.Module([*nodes], [])), "", "exec")]
+    free = {*imported, *tables[0].get_identifiers()}
+    for table in tables:
+        tables += table.get_children()
+        free |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    names = {name for node in nodes for name in _dotted(node) if name[0] in free}
+    return _Uses(names | ({("*",)} if "*" in imported else set()), imported, loaded)
 
 
-def _uses_of(nodes: Iterable[ast.AST], package: str) -> _Uses:
-    reader = _Reader(package)
-    for node in nodes:
-        reader.visit(node)
-    return _Uses(reader.names, reader.paths, reader.loaded, reader.any_name, reader.any_module)
+def _dotted(node: ast.AST) -> Iterator[_Dotted]:
+    """Names in code with their attributes; those in annotations of functions compute nothing."""
+    path, inner = [], node
+    while isinstance(inner, ast.Attribute):
+        path.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        yield (inner.id, *path[::-1])
+        return
+    for name, value in ast.iter_fields(inner):
+        if name != "returns" and not (name == "annotation" and isinstance(inner, ast.arg)):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, ast.AST):
+                    yield from _dotted(part)
 
 
-class _Reader(ast.NodeVisitor):
-    """Walks code with its scopes. A name that is not seen to be bound in a function is taken for one of the module."""
-
-    def __init__(self, package: str) -> None:
-        self.names: set[_Dotted] = set()
-        self.paths: set[_Dotted] = set()
-        self.loaded: set[str] = set()
-        self.any_name = self.any_module = False
-        self._package = package
-        self._scopes: list[dict[str, set[_Dotted]]] = []
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self._read((node.id,))
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if isinstance(node.target, ast.Name):
-            self._read((node.target.id,))
-        self.generic_visit(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        path: list[str] = []
-        inner: ast.expr = node
-        while isinstance(inner, ast.Attribute):
-            path.append(inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            self._read((inner.id, *path[::-1]))
-        else:
-            self.visit(inner)
-
-    def _read(self, path: _Dotted) -> None:
-        for scope in reversed(self._scopes):
-            if path[0] in scope:
-                self.paths |= {target + path[1:] for target in scope[path[0]]}
-                return
-        self.any_name |= path[0] in _BY_TEXT
-        self.any_module |= path[-1] in _IMPORTERS
-        self.names.add(path)
-
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        for alias in node.names:
-            *origin, last = _target(node, alias, self._package)
+def _imported(nodes: Iterable[ast.AST], package: str) -> dict[str, set[_Dotted]]:
+    """What the names stand for that code imports, from the top: `import a.b` binds `a`, `import a.b as c` `a.b`."""
+    found: dict[str, set[_Dotted]] = defaultdict(set)
+    for node in (part for whole in nodes for part in ast.walk(whole) if isinstance(part, _IMPORT)):
+        for alias, name in zip(node.names, _defined_names(node), strict=True):
             if isinstance(node, ast.Import):
-                self.loaded.add(alias.name)
-            else:
-                self.loaded |= {".".join(origin), ".".join([*origin, last])}  # an attribute, or a module of a package
-            if last == "*":
-                self.paths.add(tuple(origin))
-
-    visit_ImportFrom = visit_Import
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        """A module that is imported by name, and not looked at, is loaded like others."""
-        call = node.value
-        if not (isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _IMPORTERS):
-            self.generic_visit(node)
-        elif isinstance(call.args[0], ast.Constant):
-            self.loaded.add(call.args[0].value)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Names of the body are no scope for its methods, so that they count as the module's."""
-        self.paths = self.paths.union(*_bound(node.body, self._package).values())
-        self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        """Decorators and defaults belong to the scope outside; annotations compute nothing."""
-        for outside in (*getattr(node, "decorator_list", ()), *node.args.defaults, *node.args.kw_defaults):
-            if outside is not None:
-                self.visit(outside)
-        body = node.body if isinstance(node.body, list) else [node.body]
-        parameters = [part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)]
-        self._inside({name: set() for name in parameters} | _bound(body, self._package), body)
-
-    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
-
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        """The first iterable belongs to the scope outside."""
-        first, *others = node.generators
-        self.visit(first.iter)
-        results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        scope = _bound([part.target for part in node.generators], self._package)
-        self._inside(scope, [first.target, *first.ifs, *others, *results])
-
-    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
-
-    def _inside(self, scope: dict[str, set[_Dotted]], nodes: Iterable[ast.AST]) -> None:
-        self._scopes.append(scope)
-        for node in nodes:
-            self.visit(node)
-        self._scopes.pop()
-
-
-_IMPORTERS = {"import_module", "__import__"}
-
-
-def _bound(nodes: Iterable[ast.AST], package: str) -> dict[str, set[_Dotted]]:
-    """Names that a scope binds, with what those stand for that it imports."""
-    bound: dict[str, set[_Dotted]] = defaultdict(set)
-    elsewhere = set()
-    for node in _of_scope(nodes):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bound[node.id] |= set()
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name:
-            bound[node.name] |= set()
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            elsewhere |= set(node.names)
-        elif isinstance(node, _IMPORT):
-            for alias, name in zip(node.names, _defined_names(node), strict=True):
-                bound[name].add(_target(node, alias, package))
-    return {name: targets for name, targets in bound.items() if name not in elsewhere}
-
-
-def _of_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes of one scope; functions, classes and comprehensions come without what is inside them."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, _NEW_SCOPES):
-            yield from _of_scope(ast.iter_child_nodes(node))
-
-
-def _target(node: ast.Import | ast.ImportFrom, alias: ast.alias, package: str) -> _Dotted:
-    """What an imported name stands for, from the top: `import a.b` binds `a`, `import a.b as c` binds `a.b`."""
-    if isinstance(node, ast.Import):
-        return tuple(alias.name.split(".")) if alias.asname else (alias.name.partition(".")[0],)
-    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-    return (*above, *(node.module.split(".") if node.module else ()), alias.name)
+                found[name].add(tuple(alias.name.split(".")) if alias.asname else (name,))
+                continue
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = (*above, *(node.module.split(".") if node.module else ()))
+            found[name].add(origin if alias.name == "*" else (*origin, alias.name))
+    return found
 
 
 # Files
@@ -473,16 +330,11 @@ def _file(name: str) -> Path | None:
     return None
 
 
-def _source(name: str) -> tuple[str, str] | None:
-    """Source of a module, and the package from which its relative imports count; None as for `_file`."""
+def _source(name: str) -> tuple[str, ...]:
+    """Source of a module, and the package from which its relative imports count; empty where `_file` has none."""
     if file := _file(name):
         return file.read_text(), name if file.name == "__init__.py" else name.rpartition(".")[0]
-    return None
-
-
-def _all_modules() -> list[str]:
-    files = (file for package in PACKAGES for file in (paths.ROOT / package).rglob("*.py"))
-    return [".".join(file.relative_to(paths.ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return ()
 
 
 # Digests
@@ -509,7 +361,8 @@ def _words(plain: str) -> set[str]:
 
 @cache
 def _tree_digest(source: str) -> str:
-    return digest(_plain([node for node in parsed(source).body if not _is_text(node) and not _is_version(node)]))
+    body = [node for node in parsed(source).body if not _is_text(node)]
+    return digest(_plain([node for node in body if _defined_names(node) != ["__version__"]]))
 
 
 @cache
@@ -523,10 +376,6 @@ def _cell(source: str) -> str:
 def _is_text(node: ast.AST) -> bool:
     """Whether a statement is a text and nothing else: a docstring, also of an attribute."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _is_version(node: ast.stmt) -> bool:
-    return _defined_names(node) == ["__version__"]
 
 
 def _plain(node: object) -> str:

@@ -119,7 +119,7 @@ def test_another_pipeline_costs_its_own_trials_and_no_others(tmp_path):
         with experiments.session(1, store, chapter, modules, sources.modules_digest(modules)):
             frame = experiments.run(trials, cells, name="benchmark", scope="trial", timed=True)
         with sqlite3.connect(store) as connection:
-            return frame, connection.execute("SELECT COUNT(*) FROM trials").fetchone()[0]
+            return frame, connection.execute("SELECT COUNT(*) FROM finished").fetchone()[0]
 
     before, stored = after(kept, "one pipeline less")
     assert stored == 4

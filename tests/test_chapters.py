@@ -103,11 +103,9 @@ def test_wrong_values_are_refused_by_name(tmp_path, name, text, allowed):
         ("n: str = 'a'  # in a, b: name", "the comment must be 'in {a, b}"),
         ("n: bool = True  # in {True, False}: switch", "must fit the type"),
         ("n: int = 3  # in [1, 5]: size\n# requires: n > 4", "must fit together, n > 4, got n=3"),
-        ("n: int = 3  # in [1, 5]: size\n# requires: m < n", "parameters of the chapter, got m"),
-        ("n: int = 3  # in [1, 5]: size\n# requires: n <", "one Python comparison"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: m < n", "m < n cannot be checked: name 'm'"),
+        ("n: int = 3  # in [1, 5]: size\n# requires: n <", "n < cannot be checked"),
         ("n: int = 3  # in [1, 5]: size\n#requires n < 4", "must start with '# requires:'"),
-        ("n: int = 3  # in [1, 5]: size\n# requires: n.real > 1", "only comparisons"),
-        ("n: int = 3  # in [1, 5]: size\n# requires: n ** n > 1", "only comparisons"),
         ("n: int = 3  # in [1, 5]: size\n# requires: 1 / (n - 3) > 1", "cannot be checked"),
     ],
 )
@@ -196,30 +194,22 @@ def test_execute_stores_outputs_and_an_edit_makes_them_stale(tmp_path):
     chapter = make_chapter(tmp_path)
     assert chapter.changes() == ["never executed"]
     chapter.execute()
-    assert chapter.is_fresh()
+    assert chapter.changes() == []
     assert chapter.notebook.cells[2].outputs[0].text == "10\n"
     assert len(chapter.notebook.cells) == 3
     edited = chapter.notebook
     edited.cells[2].source += "  # a word"
     nbformat.write(edited, chapter.path)
-    assert chapter.is_fresh()
+    assert chapter.changes() == []
     edited.cells[2].source += "\nprint(1)"
     nbformat.write(edited, chapter.path)
     assert chapter.changes() == ["code cells"]
 
 
-def test_outputs_of_an_earlier_dpbook_are_stale(tmp_path):
-    chapter = make_chapter(tmp_path)
-    notebook = chapter.notebook
-    notebook.metadata["dpbook"] = {"executed": {"fingerprint": "0" * 64, "date": "2026-01-01", "seconds": 3}}
-    nbformat.write(notebook, chapter.path)
-    assert chapter.changes() == ["executed before its parts were kept"]
-
-
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("raise RuntimeError('no')", r"cell \d+: RuntimeError: no"),
+        ("raise RuntimeError('no')", "RuntimeError: no"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "lost its kernel"),
     ],
 )

@@ -57,11 +57,9 @@ def test_bad_questions_are_refused(changes, message):
         nearest(settings(), **ASKED | changes)
 
 
-def test_bad_forms_are_refused():
+def test_bad_names_are_refused():
     with pytest.raises(ValueError, match="name"):
         Chooser("a b", settings(), "Sizes.")
-    with pytest.raises(ValueError, match="auc_low"):
-        Chooser("demo", settings().drop(columns="auc_low"), "Sizes.")
 
 
 def test_the_first_answer_stands_there_without_a_script():

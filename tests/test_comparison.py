@@ -141,8 +141,8 @@ def test_welch_is_scipys():
     rng = np.random.default_rng(4)
     x, y = rng.normal(1, 2, 9), rng.normal(0, 1, 5)
     table = [pd.DataFrame({"mean": [v.mean()], "sd": [v.std(ddof=1)], "n": [v.size]}) for v in (x, y)]
-    row = comparison.gap_of_means(*table, level=0.9).iloc[0]
-    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    row = comparison.gap_of_means(*table).iloc[0]
+    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
     assert [row.low, row.high] == pytest.approx([wanted.low, wanted.high])
 
 
@@ -213,26 +213,23 @@ def test_average_ranks_sum_to_k_times_k_plus_one_over_two_whatever_the_ties(k, b
     assert (ranks["average_rank"] + reverse["average_rank"]).tolist() == pytest.approx([k + 1] * k)
 
 
-def test_average_ranks_by_hand_and_incomplete_blocks():
+def test_average_ranks_by_hand_and_incomplete_data_sets():
     frame = pd.DataFrame(
         {
             "dataset": ["x"] * 3 + ["y"] * 3 + ["z"] * 3,
-            "epsilon": 1.0,
             "method": list("abc") * 3,
             "auc": [0.9, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, np.nan, 0.6],
             "f1": [0.3, 0.2, 0.1] * 3,
         }
     )
-    block = ["dataset", "epsilon"]
-    with pytest.raises(ValueError, match=r"'auc' in every block, not so in z, 1\.0"):
-        comparison.average_ranks(frame, block=block)
-    table = comparison.average_ranks(frame, block=block, missing="drop").set_index(["metric", "method"])
+    with pytest.raises(ValueError, match="'auc' on every data set, not so on z"):
+        comparison.average_ranks(frame)
+    table = comparison.average_ranks(frame[frame.dataset != "z"], values=["auc", "f1"]).set_index(["metric", "method"])
     assert table.loc["auc", "average_rank"].tolist() == [(1.5 + 3) / 2, (1.5 + 2) / 2, (3 + 1) / 2]
     assert table.loc["f1", "average_rank"].tolist() == [1, 2, 3]
-    assert table["n_blocks"].tolist() == [2, 2, 2, 3, 3, 3]
-    assert table["n_dropped"].tolist() == [1, 1, 1, 0, 0, 0]
+    assert table["n_blocks"].tolist() == [2] * 6
     with pytest.raises(ValueError, match="repeated rows"):
-        comparison.average_ranks(frame.drop(columns="dataset"), block="epsilon")
+        comparison.average_ranks(frame.replace({"dataset": {"z": "x"}}), values=["f1"])
 
 
 def long(values: np.ndarray) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from helpers import paths, sources
 from helpers.study import experiments
+from helpers.study.experiments import TrialError
 
 MODULES = ["helpers.checks", "helpers.data"]
 CELLS = [{"seed": seed, "size": size} for seed in range(6) for size in (0.1, 0.2)]
@@ -114,7 +116,7 @@ def test_a_trial_that_kills_its_workers_is_a_failure_like_others(tmp_path, monke
     cells = [{"seed": seed, "size": 0.1} for seed in range(6)]
     with ExitStack() as stack:
         address = Cluster(tmp_path, stack).address
-        with session(tmp_path / "store.sqlite", address), pytest.warns(UserWarning, match="'seed': 1.*KilledWorker"):
-            frame = experiments.run(trial, cells, name="deadly", failures="keep")
-    assert frame.loc[frame.failure.notna(), "seed"].tolist() == [1]
-    assert frame["third"].dropna().tolist() == [seed / 3 for seed in range(6) if seed != 1]
+        with session(tmp_path / "store.sqlite", address), pytest.raises(TrialError, match=r"'seed': 1.*KilledWorker"):
+            experiments.run(trial, cells, name="deadly")
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        assert connection.execute("SELECT COUNT(*) FROM finished").fetchone() == (5,)

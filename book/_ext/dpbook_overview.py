@@ -18,7 +18,7 @@ from helpers.book import chapters, claims, strict_yaml
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from dpbook_pages import add_directives
+from dpbook_pages import Generated, add_directives, list_table
 
 FINDINGS = paths.BOOK / "findings.yml"
 _PICTURE = "application/papermill.record/image/png"
@@ -58,39 +58,27 @@ def findings(file: Path = FINDINGS) -> list[Finding]:
     return found
 
 
-class Findings(SphinxDirective):
+class Findings(Generated):
     """All rows of `book/findings.yml`, a section a topic; with the option `headlines`, a fold for each that has one."""
 
     option_spec: ClassVar = {"headlines": directives.flag}
 
-    def run(self) -> list[nodes.Node]:
+    def text(self) -> str:
         self.env.note_dependency(str(FINDINGS))
         rows = findings()
         if "headlines" in self.options:
-            folds = [f":::{{dropdown}} {row.headline}\n{_line(row.computed)}\n:::" for row in rows if row.headline]
-            return self.parse_text_to_nodes("\n\n".join(folds))
-        topics = dict.fromkeys(row.topic for row in rows)
-        parts = [f"## {topic}\n\n" + _table([row for row in rows if row.topic == topic]) for topic in topics]
-        return self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True)
+            folds = (f":::{{dropdown}} {row.headline}\n{_line(row.computed)}\n:::" for row in rows if row.headline)
+            return "\n\n".join(folds)
+        topics: dict[str, list[list[str]]] = {}
+        for row in rows:
+            topics.setdefault(row.topic, []).append([_line(row.printed), _line(row.computed)])
+        head = ["published, or usual", "computed here"]
+        tables = (f"## {topic}\n\n{list_table('findings', head, of, widths='34 66')}" for topic, of in topics.items())
+        return "\n\n".join(tables)
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _table(rows: list[Finding]) -> str:
-    lines = [
-        "```{list-table}",
-        ":header-rows: 1",
-        ":class: findings",
-        ":widths: 34 66",
-        "",
-        "* - published, or usual",
-        "  - computed here",
-    ]
-    for row in rows:
-        lines += [f"* - {_line(row.printed)}", f"  - {_line(row.computed)}"]
-    return "\n".join([*lines, "```"])
 
 
 class ChapterFigure(SphinxDirective):
@@ -124,16 +112,15 @@ def glued_figure(chapter: chapters.Chapter, key: str) -> tuple[str, str]:
     raise ValueError(f"{chapter.name} must glue a figure as {key!r}")
 
 
-class OpenClaims(SphinxDirective):
+class OpenClaims(Generated):
     """Statements that no chapter decides, with the reason, from the register."""
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+    def text(self) -> str:
         rows = [row for row in claims.register().values() if row.verdict in claims.VERDICTS[4:]]
         lines = [
             f"- {claims.DOCUMENTS[row.document]}, {row.label} ({row.verdict}): {row.plain} {row.reason}" for row in rows
         ]
-        return self.parse_text_to_nodes("\n".join(lines) or "None: every statement has a verdict.")
+        return "\n".join(lines) or "None: every statement has a verdict."
 
 
 def moved_pages(listed: dict[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ prints a value that a chapter glued. Everything is read when the book is built, 
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable
 from html import escape
 
 from docutils import nodes
@@ -23,30 +24,44 @@ _MOST_RANGES = 12  # of bounds that are told one by one
 _BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
 
 
-class ClaimsRegister(SphinxDirective):
+class Generated(SphinxDirective):
+    """A directive whose place is taken by MyST text, which is made when the page is read."""
+
+    has_content = True
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+    def run(self) -> list[nodes.Node]:
+        for file in (paths.REFERENCE / "claims.yml", *(chapter.path for chapter in chapters.chapters())):
+            self.env.note_dependency(str(file))
+        return self.parse_text_to_nodes(self.text(), allow_section_headings=True)
+
+
+class ClaimsRegister(Generated):
     """One row a claim; `_static/register.js` filters and sorts in the browser."""
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+    def text(self) -> str:
         rows = list(claims.register().values())
-        filters = nodes.raw("", _filters(rows), format="html")
-        return [filters, *self.parse_text_to_nodes(_register(rows))]
+        return f"{_filters(rows)}\n\n{_register(rows)}"
 
 
-class ClaimsCounts(SphinxDirective):
+class ClaimsCounts(Generated):
     """A table: how many statements of each document have which verdict."""
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
-        return self.parse_text_to_nodes(_counts(list(claims.register().values())))
+    def text(self) -> str:
+        rows = list(claims.register().values())
+        groups = {title: [row for row in rows if row.document == name] for name, title in claims.DOCUMENTS.items()}
+        counted = {title: Counter(row.verdict for row in group) for title, group in (groups | {"all": rows}).items()}
+        lines = [[title, *(str(count[verdict]) for verdict in claims.VERDICTS)] for title, count in counted.items()]
+        return list_table("claims-counts", ["document", *claims.VERDICTS], lines)
 
 
-class ClaimsSummary(SphinxDirective):
+class ClaimsSummary(Generated):
     """One sentence: how many statements there are, and what became of them."""
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
-        return self.parse_text_to_nodes(summary(list(claims.register().values())))
+    def text(self) -> str:
+        return summary(list(claims.register().values()))
 
 
 def summary(rows: list[claims.Claim]) -> str:
@@ -60,41 +75,20 @@ def summary(rows: list[claims.Claim]) -> str:
     )
 
 
-class CheckedStatements(SphinxDirective):
+class CheckedStatements(Generated):
     """The statements that a main chapter tells of: what became of each, with a link to the evidence."""
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(paths.REFERENCE / "claims.yml"))
+    def text(self) -> str:
         name = self.env.docname.rpartition("/")[2]
         rows = [row for row in claims.register().values() if row.chapter == name]
         if not rows:
             raise self.error(f"claims.yml has no statement of chapter {name!r}")
-        return self.parse_text_to_nodes(_statements(rows))
-
-
-def _statements(rows: list[claims.Claim]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: checked-statements", ":widths: 30 70", ""]
-    lines += _cells(["statement, and where it is decided", "what became of it"])
-    for row in rows:
-        source = f"<br><small>{escape(claims.DOCUMENTS[row.document])}</small>"
-        lines += _cells([_evidence_link(row, escape(row.label)) + source, f"**{row.verdict}.** {row.plain}"])
-    return "\n".join([*lines, "```"])
-
-
-def _counts(rows: list[claims.Claim]) -> str:
-    count = Counter((row.document, row.verdict) for row in rows)
-    lines = [
-        "```{list-table}",
-        ":header-rows: 1",
-        ":class: claims-counts",
-        "",
-        *_cells(["document", *claims.VERDICTS]),
-    ]
-    for document, title in claims.DOCUMENTS.items():
-        lines += _cells([title, *(str(count[document, verdict]) for verdict in claims.VERDICTS)])
-    totals = Counter(row.verdict for row in rows)
-    lines += _cells(["all", *(str(totals[verdict]) for verdict in claims.VERDICTS)])
-    return "\n".join([*lines, "```"])
+        lines = []
+        for row in rows:
+            source = f"<br><small>{escape(claims.DOCUMENTS[row.document])}</small>"
+            lines.append([_evidence_link(row, escape(row.label)) + source, f"**{row.verdict}.** {row.plain}"])
+        head = ["statement, and where it is decided", "what became of it"]
+        return list_table("checked-statements", head, lines, widths="30 70")
 
 
 def _filters(rows: list[claims.Claim]) -> str:
@@ -115,16 +109,14 @@ def _filters(rows: list[claims.Claim]) -> str:
 
 
 def _register(rows: list[claims.Claim]) -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: claims-register", ":widths: 16 36 28 20", ""]
-    lines += _cells(["statement of", "in plain words", "verdict", "chapter and evidence"])
-    bases = evidence_kinds()
+    lines, bases = [], evidence_kinds()
     for row in rows:
         verdict = f"**{row.verdict}**" + (f" {row.reason}" if row.reason else "")
         verdict += f" <small>{bases[row.id]}</small>" if row.id in bases else ""
         assumptions = f" *Assumes:* {row.assumptions}" if row.assumptions else ""
         marks = f'id="row-{row.id}" data-document="{row.document}" data-chapter="{row.chapter}"'
         published = f"<details><summary>as published</summary>\n\n{row.statement}{assumptions}\n\n</details>"
-        lines += _cells(
+        lines.append(
             [
                 f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
                 f"{row.plain}\n\n{published}",
@@ -132,7 +124,8 @@ def _register(rows: list[claims.Claim]) -> str:
                 f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else '')}",
             ]
         )
-    return "\n".join([*lines, "```"])
+    head = ["statement of", "in plain words", "verdict", "chapter and evidence"]
+    return list_table("claims-register", head, lines, widths="16 36 28 20")
 
 
 def evidence_kinds() -> dict[str, str]:
@@ -153,51 +146,43 @@ def _evidence_link(row: claims.Claim, shown: str) -> str:
     return f'<a href="{chapters.chapter(row.evidence).address}#{row.anchor}">{shown}</a>'
 
 
-def _cells(texts: list[str]) -> list[str]:
-    """A row of a list table, from the cells; an empty line separates paragraphs of a cell."""
-    lines = []
-    for index, text in enumerate(texts):
-        first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
-        lines.append(f"{'* -' if index == 0 else '  -'} {first}")
-        lines += [line for other in others for line in ("", f"    {other}")]
-    return lines
+def list_table(style: str, head: list[str], rows: Iterable[list[str]], *, widths: str = "") -> str:
+    """A table as MyST text, from the texts of its cells; an empty line separates paragraphs of a cell."""
+    lines = ["```{list-table}", ":header-rows: 1", f":class: {style}", f":widths: {widths}" if widths else "", ""]
+    for row in [head, *rows]:
+        for index, text in enumerate(row):
+            first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
+            lines.append(f"{'  -' if index else '* -'} {first}")
+            lines += [line for other in others for line in ("", f"    {other}")]
+    return "\n".join([*lines, "```"])
 
 
-class RerunGuide(SphinxDirective):
+class RerunGuide(Generated):
     """One section a chapter: parameters with type, default, range and meaning; commands; named sets."""
 
-    def run(self) -> list[nodes.Node]:
-        content = []
+    def text(self) -> str:
         for chapter in chapters.chapters():
-            self.env.note_dependency(str(chapter.path))
             self.env.note_dependency(str(paths.PARAMS / f"{chapter.name}.yaml"))
-            content.append(guide(chapter))
-        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+        return "\n\n".join(map(guide, chapters.chapters()))
 
 
 def guide(chapter: chapters.Chapter) -> str:
     """The chapter's section of the page on re-running, as MyST text."""
     first = next(iter(chapter.parameters.values()))
-    lines = [f"## {chapter.title}", "", f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}", ""]
-    lines += [
-        *_parameters(chapter),
-        "",
-        "```bash",
-        f"dpbook run {chapter.name} -p {first.name} {_shell(first.default)} --html",
-        "```",
-        "",
+    default = str(first.default)
+    value = f'"{default}"' if set(" []") & set(default) else default
+    lines = [
+        f"## {chapter.title}\n",
+        f"{{ref}}`Read the chapter <{chapter.name}>`. {_facts(chapter)}\n",
+        _parameters(chapter),
+        f"\n```bash\ndpbook run {chapter.name} -p {first.name} {value} --html\n```\n",
+        "Named sets:",
     ]
-    lines.append("Named sets:")
     for name, values in chapter.parameter_sets.items():
         defaults = {key: chapter.parameters[key].default for key in values} == values
         shown = "" if defaults else ", ".join(f"`{key}={value!r}`" for key, value in values.items())
         lines += ["", f"- `dpbook run {chapter.name} --set {name}`: {shown or 'the defaults of the notebook'}"]
     return "\n".join(lines)
-
-
-def _shell(value) -> str:
-    text = str(value)
-    return f'"{text}"' if any(character in text for character in " []") else text
 
 
 def _facts(chapter: chapters.Chapter) -> str:
@@ -211,27 +196,30 @@ def _facts(chapter: chapters.Chapter) -> str:
     )
 
 
-class DataTable(SphinxDirective):
+class DataTable(Generated):
     """One row a data set, with a link to its card."""
 
-    def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes(_card_table())
+    def text(self) -> str:
+        rows = []
+        for card in map(sets.card, sets.NAMES):
+            repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
+            link = f"{{ref}}`{card.name} <data-{card.name}>`"
+            rows.append([link, f"{card.n:,}", f"{card.n_features:,}", _minority(card), repeated])
+        return list_table("data-cards", ["data set", "records", "features", "of the minority", "repeated"], rows)
 
 
-class DataCards(SphinxDirective):
+class DataCards(Generated):
     """A card for every data set, by group, with the chapters that use it; no data file is opened."""
 
-    def run(self) -> list[nodes.Node]:
+    def text(self) -> str:
         users: dict[str, list[str]] = {}
         for chapter in chapters.chapters():
-            self.env.note_dependency(str(chapter.path))
             for name in data_sets(chapter):
                 users.setdefault(name, []).append(chapter.name)
         groups: dict[str, list[str]] = {}
         for card in map(sets.card, sets.NAMES):
             groups.setdefault(_group(card), []).append(_card(card, users.get(card.name, [])))
-        content = [part for group, texts in groups.items() for part in (f"## {group}", *texts)]
-        return self.parse_text_to_nodes("\n\n".join(content), allow_section_headings=True)
+        return "\n\n".join(part for group, texts in groups.items() for part in (f"## {group}", *texts))
 
 
 def data_sets(chapter: chapters.Chapter) -> list[str]:
@@ -239,23 +227,6 @@ def data_sets(chapter: chapters.Chapter) -> list[str]:
     allowed = [name for item in chapter.parameters.values() for name in re.findall(r"[\w-]+", item.allowed)]
     wanted = {*chapter.requires, *allowed}
     return [name for name in sets.NAMES if name in wanted]
-
-
-def _card_table() -> str:
-    lines = ["```{list-table}", ":header-rows: 1", ":class: data-cards", ""]
-    lines += _cells(["data set", "records", "features", "of the minority", "repeated"])
-    for card in map(sets.card, sets.NAMES):
-        repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
-        lines += _cells(
-            [
-                f"{{ref}}`{card.name} <data-{card.name}>`",
-                f"{card.n:,}",
-                f"{card.n_features:,}",
-                _minority(card),
-                repeated,
-            ]
-        )
-    return "\n".join([*lines, "```"])
 
 
 def _minority(card: sets.Card) -> str:
@@ -309,43 +280,33 @@ def _card(card: sets.Card, users: list[str]) -> str:
     )
 
 
-class AboutThisPage(SphinxDirective):
+class AboutThisPage(Generated):
     """A fold at the end of a chapter: what it needs (the content), what its run took, its parameters and versions."""
 
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
+    def text(self) -> str:
         chapter = chapters.chapter(self.env.docname.rpartition("/")[2])
         lines = ["::::{dropdown} About this page", ":class-container: about-this-page", "", *self.content, ""]
         if chapter.is_appendix:
             lines += [f"This page belongs to {{ref}}`{chapter.main}`.", ""]
         lines += [
             f"{_facts(chapter)} Run it with other parameters: `dpbook run {chapter.name} --set full --html`; "
-            "{ref}`how-to-rerun` says how.",
-            "",
-            *_parameters(chapter),
-            "",
-            "The page begins with these cells:",
-            "",
+            "{ref}`how-to-rerun` says how.\n",
+            _parameters(chapter),
+            "\nThe page begins with these cells:\n",
         ]
         for cell in (cell for cell in chapter.notebook.cells if "remove-cell" in cell.metadata.get("tags", ())):
-            lines += ["```python", cell.source, "```", ""]
-            lines += [
-                text for output in cell.get("outputs", ()) if (text := output.get("data", {}).get("text/html", ""))
-            ]
-            lines.append("")
-        return self.parse_text_to_nodes("\n".join([*lines, "::::"]))
+            shown = (output.get("data", {}).get("text/html", "") for output in cell.get("outputs", ()))
+            lines += [f"```python\n{cell.source}\n```\n", *filter(None, shown), ""]
+        return "\n".join([*lines, "::::"])
 
 
-def _parameters(chapter: chapters.Chapter) -> list[str]:
-    """A table of the chapter's parameters, as lines of MyST."""
-    lines = ["```{list-table}", ":header-rows: 1", ":class: parameters", ""]
-    lines += _cells(["parameter", "type", "default", "allowed", "meaning"])
-    for item in chapter.parameters.values():
-        lines += _cells(
-            [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", f"{item.allowed or 'any'}", item.meaning]
-        )
-    return [*lines, "```"]
+def _parameters(chapter: chapters.Chapter) -> str:
+    """A table of the chapter's parameters."""
+    rows = [
+        [f"`{item.name}`", f"`{item.type}`", f"`{item.default!r}`", item.allowed or "any", item.meaning]
+        for item in chapter.parameters.values()
+    ]
+    return list_table("parameters", ["parameter", "type", "default", "allowed", "meaning"], rows)
 
 
 class FindingRole(SphinxRole):

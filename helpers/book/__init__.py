@@ -5,16 +5,11 @@ A notebook cell calls the names below and `helpers.book.claims`; `chapters` are 
 with the extensions in `book/_ext`. Nothing here computes a result.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # where the names are, for tools that do not run this; the command line spares a plotting library
-    from helpers.book.display import MAX_COLUMNS, OKABE_ITO, Provenance, Table, glue, provenance, use_style
-    from helpers.book.results import keep, paper_vs_ours, recorded, recorded_names, reference_table
+from helpers.book.display import OKABE_ITO, Table, glue, provenance, use_style
+from helpers.book.results import keep, paper_vs_ours, recorded, recorded_names, reference_table
 
 __all__ = [
-    "MAX_COLUMNS",
     "OKABE_ITO",
-    "Provenance",
     "Table",
     "glue",
     "keep",
@@ -25,12 +20,3 @@ __all__ = [
     "reference_table",
     "use_style",
 ]
-
-
-def __getattr__(name: str):
-    """Load what cells call at its first use."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from helpers.book import display, results
-
-    return getattr(display if hasattr(display, name) else results, name)

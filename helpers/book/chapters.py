@@ -6,6 +6,7 @@ is left to its cells.
 """
 
 import base64
+import copy
 import difflib
 import io
 import json
@@ -187,13 +188,7 @@ class Chapter:
         """What changed since the stored outputs were computed, by name; empty if they are fresh."""
         if not self.record:
             return ["never executed"]
-        if "parts" not in self.record:
-            return ["executed before its parts were kept"]
         return freshness.changed(self.record["parts"], freshness.of_outputs(self.code))
-
-    def is_fresh(self) -> bool:
-        """Whether the stored outputs come from code, tables and pins as they are now."""
-        return not self.changes()
 
     def execute(self) -> None:
         """Run the chapter with its default parameters and store the outputs and the record in the notebook.
@@ -260,10 +255,14 @@ class Chapter:
         (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n")
         values = own_data.link(values, folder)
         output = folder / f"{self.name}.ipynb"
-        with _environment(DPBOOK_RUN_FOLDER=str(folder)), _reported(output):
-            papermill.execute_notebook(
-                str(self.path), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
-            )
+        os.environ["DPBOOK_RUN_FOLDER"] = str(folder)  # for the kernel
+        try:
+            with _reported(output):
+                papermill.execute_notebook(
+                    str(self.path), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
+                )
+        finally:
+            del os.environ["DPBOOK_RUN_FOLDER"]
         return output
 
 
@@ -296,21 +295,6 @@ def _source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Environment variables for the kernels started inside the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _unknown(kind: str, name: str, known, where: str = "") -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -340,7 +324,8 @@ def _reported(notebook: Path) -> Iterator[None]:
     try:
         yield
     except (CellExecutionError, PapermillExecutionError) as error:
-        raise RunError(f"{notebook}: cell {error.cell_index}: {error.ename}: {error.evalue}") from error
+        place = f"cell {error.cell_index}: " if isinstance(error, PapermillExecutionError) else ""
+        raise RunError(f"{notebook}: {place}{error.ename}: {error.evalue}") from error
     except (CellTimeoutError, DeadKernelError) as error:
         reason = (
             "took too long" if isinstance(error, CellTimeoutError) else "lost its kernel, perhaps for want of memory"
@@ -369,26 +354,14 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
     """The notebook with all cells run in a fresh kernel, and the kernel's peak memory in MB."""
     import nbformat
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
 
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-    client = NotebookClient(
-        notebook,
-        timeout=1800,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        record_timing=False,
-    )
-    with client.setup_kernel():
-        for index, cell in enumerate(notebook.cells):
-            try:
-                client.execute_cell(cell, index)
-            except CellExecutionError as error:
-                error.cell_index = index  # as papermill's error has it
-                raise
-        probe = nbformat.v4.new_code_cell("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
-        notebook.cells.append(probe)
-        client.execute_cell(probe, len(notebook.cells) - 1, store_history=False)
-        notebook.cells.pop()
+    probe = nbformat.v4.new_code_cell("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
+    notebook.cells.append(probe)
+    metadata = copy.deepcopy(notebook.metadata)  # to which nbclient adds the version of Python
+    options = {"resources": {"metadata": {"path": str(folder)}}, "record_timing": False}
+    NotebookClient(notebook, timeout=1800, kernel_name="python3", **options).execute()
+    notebook.cells.pop()
+    notebook.metadata = metadata
     return notebook, int(io.StringIO(probe.outputs[0].text).readline()) / 1024

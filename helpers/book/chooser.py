@@ -6,7 +6,9 @@ in Python, for a chapter's text and for tests.
 
 import html
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,48 +19,6 @@ from helpers.checks import check_choice, check_integer, check_real
 _SIZES = {"n": "records", "minority": "of the rare class", "features": "features"}
 _SCORES = {"balanced_accuracy": "decide (balanced accuracy)", "auc": "rank (AUC)"}
 _SETS, _METHODS = 3, 3
-_COLUMNS = ("method", "relation", "dataset", *_SIZES, "epsilon")
-
-# The same choice as `nearest`; sums of logarithms differ from Python's by rounding at most.
-_SCRIPT = """
-(function () {
-  const box = document.getElementById("%(id)s");
-  const all = JSON.parse(box.querySelector("script[type='application/json']").textContent);
-  const form = box.querySelector("form"), body = box.querySelector("tbody"), said = box.querySelector("output");
-  const off = (a, b) => Math.abs(Math.log(a) - Math.log(b));
-  const cell = text => { const made = document.createElement("td"); made.textContent = text; return made; };
-  function answer() {
-    const asked = {};
-    for (const input of form.querySelectorAll("input")) {
-      asked[input.name] = input.valueAsNumber;
-      if (!(asked[input.name] > 0)) { said.textContent = input.name + " must be a positive number."; return; }
-    }
-    if (asked.minority > asked.n) { said.textContent = "minority must be at most n."; return; }
-    const k = form.score.value === "auc" ? 0 : 3;
-    let rows = all.rows.filter(r => all.relations[r[1]] === form.relation.value);
-    const gaps = rows.map(r => off(r[3], asked.epsilon));
-    const least = Math.min(...gaps);
-    rows = rows.filter((r, i) => gaps[i] <= least + 1e-9);
-    const far = s => off(s[1], asked.n) + off(s[2], asked.minority) + off(s[3], asked.features);
-    const near = [...new Set(rows.map(r => r[2]))].sort((a, b) => far(all.sets[a]) - far(all.sets[b]) || a - b);
-    body.replaceChildren();
-    for (const s of near.slice(0, %(sets)d)) {
-      const best = rows.filter(r => r[2] === s).sort((a, b) => b[4 + k] - a[4 + k]).slice(0, %(methods)d);
-      best.forEach((r, i) => {
-        const line = document.createElement("tr"), set = all.sets[s];
-        line.append(cell(i ? "" : set[0] + " (n " + set[1] + ", rare " + set[2] + ", d " + set[3] + ")"),
-          cell(all.methods[r[0]]), cell(r[4 + k].toFixed(2)),
-          cell(r[5 + k].toFixed(2) + " to " + r[6 + k].toFixed(2)));
-        body.append(line);
-      });
-    }
-    said.textContent = "Recorded at epsilon = " + rows[0][3] + ", " + form.relation.value + ".";
-  }
-  form.addEventListener("input", answer);
-  form.addEventListener("submit", event => event.preventDefault());
-  form.hidden = false;
-})();
-"""
 
 
 def nearest(
@@ -119,7 +79,6 @@ class Chooser:
     n, minority, features : int
         The first question; `nearest` answers it for readers without JavaScript.
     epsilon : float
-    relation, score : str
     """
 
     name: str
@@ -129,16 +88,11 @@ class Chooser:
     minority: int = 100
     features: int = 10
     epsilon: float = 1.0
-    relation: str = "replace-one"
-    score: str = "balanced_accuracy"
+    relation: ClassVar = "replace-one"
+    score: ClassVar = "balanced_accuracy"
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        missing = {*_COLUMNS, *(f"{score}{end}" for score in _SCORES for end in ("", "_low", "_high"))} - {
-            *self.settings.columns
-        }
-        if missing:
-            raise ValueError(f"settings must have the columns {sorted(missing)}, got {list(self.settings.columns)}")
         self._first()
 
     def _first(self) -> pd.DataFrame:
@@ -146,15 +100,15 @@ class Chooser:
         return nearest(self.settings, **asked)
 
     def __repr__(self) -> str:
-        first = self._first()
-        return "\n".join(
-            f"{row.dataset}: {row.method} {row[self.score]:.2f} ({row[f'{self.score}_low']:.2f} to "
-            f"{row[f'{self.score}_high']:.2f})"
-            for _, row in first.iterrows()
-        )
+        return "\n".join(f"{row.dataset}: {row.method} {mean} ({span})" for row, mean, span in self._answers())
+
+    def _answers(self) -> Iterator[tuple[pd.Series, str, str]]:
+        """Rows of the answer to the first question, with the score's mean and its range as texts."""
+        for _, row in self._first().iterrows():
+            mean, low, high = (f"{row[self.score + end]:.2f}" for end in ("", "_low", "_high"))
+            yield row, mean, f"{low} to {high}"
 
     def _repr_html_(self) -> str:
-        script = _SCRIPT % {"id": self.name, "sets": _SETS, "methods": _METHODS}
         return (
             f'<figure class="chooser" id="{self.name}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption>"
@@ -162,7 +116,7 @@ class Chooser:
             "<th>recorded set</th><th>best methods</th><th>mean</th><th>single fits</th></tr></thead>"
             f'<tbody>{self._answer()}</tbody></table></div><output aria-live="polite">Recorded at epsilon = '
             f"{self._first().epsilon.iloc[0]:g}, {html.escape(self.relation)}.</output>"
-            f"{scripts(self._data(), script)}</figure>"
+            f"{scripts(self._data(), 'chooser', id=self.name, sets=_SETS, methods=_METHODS)}</figure>"
         )
 
     def _data(self) -> dict:
@@ -206,10 +160,8 @@ class Chooser:
 
     def _answer(self) -> str:
         lines, before = [], None
-        for _, row in self._first().iterrows():
+        for row, mean, span in self._answers():
             sizes = f"{row.dataset} (n {row.n}, rare {row.minority}, d {row.features})" if row.dataset != before else ""
-            span = f"{row[f'{self.score}_low']:.2f} to {row[f'{self.score}_high']:.2f}"
-            texts = (sizes, row.method, f"{row[self.score]:.2f}", span)
-            lines.append("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in texts) + "</tr>")
+            lines.append("".join(f"<td>{html.escape(text)}</td>" for text in (sizes, row.method, mean, span)))
             before = row.dataset
-        return "".join(lines)
+        return "".join(f"<tr>{line}</tr>" for line in lines)

@@ -8,7 +8,7 @@ register as a page belongs to `book/_ext`.
 
 import html
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -80,7 +80,7 @@ class Claim:
     assumptions: str = ""
     differences: str = ""
     arxiv_label: str = ""
-    issues: tuple[str, ...] = ()
+    issues: Sequence[str] = ()
 
     @property
     def anchor(self) -> str:
@@ -107,31 +107,22 @@ def register() -> dict[str, Claim]:
         raise ValueError("claims.yml: must be a list of claims")
     claims: dict[str, Claim] = {}
     for place, row in enumerate(rows, start=1):
-        claim = _claim(place, row)
+        where = f"claims.yml, claim {place} ({row.get('id', 'without an id') if isinstance(row, dict) else row})"
+        try:
+            claim = Claim(**row)
+        except TypeError as error:
+            raise ValueError(f"{where}: keys must be those of a claim, got {error}") from None
+        for name, value in row.items():
+            if not isinstance(value, list if name == "issues" else str):
+                raise ValueError(f"{where}: {name} must be {'a list' if name == 'issues' else 'text'}, got {value!r}")
+        check_choice(f"{where}: verdict", claim.verdict, VERDICTS)
+        check_choice(f"{where}: document", claim.document, DOCUMENTS)
+        if claim.verdict != UNCHECKED and not claim.reason:
+            raise ValueError(f"{where}: reason must be one line that explains the verdict, got nothing")
         if claim.id in claims:
             raise ValueError(f"claims.yml: id {claim.id!r} stands twice")
         claims[claim.id] = claim
     return claims
-
-
-def _claim(place: int, row: Any) -> Claim:
-    where = f"claims.yml, claim {place}"
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: must be keys and values, got {type(row).__name__}")
-    where += f" ({row.get('id', 'without an id')})"
-    known = {item.name: item for item in fields(Claim)}
-    required = [name for name, item in known.items() if item.default is MISSING]
-    for name in [*required, *row]:
-        if name not in known:
-            raise ValueError(f"{where}: unknown key {name!r}")
-        kind = list if name == "issues" else str
-        if not isinstance(row.get(name), kind):
-            raise ValueError(f"{where}: {name} must be {'a list' if kind is list else 'text'}, got {row.get(name)!r}")
-    check_choice(f"{where}: verdict", row["verdict"], VERDICTS)
-    check_choice(f"{where}: document", row["document"], DOCUMENTS)
-    if row["verdict"] != UNCHECKED and not row.get("reason"):
-        raise ValueError(f"{where}: reason must be one line that explains the verdict, got nothing")
-    return Claim(**row | {"issues": tuple(row.get("issues", ()))})
 
 
 @dataclass(frozen=True)
@@ -337,7 +328,7 @@ class Verdict:
 
     claim: Claim
     verdict: str
-    evidence: tuple[Evidence, ...] = field(default=())
+    evidence: tuple[Evidence, ...]
 
     @property
     def items(self) -> tuple[Evidence, ...]:

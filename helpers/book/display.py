@@ -11,11 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from importlib import metadata
 
-import matplotlib.pyplot as plt
 import pandas as pd
-from cycler import cycler
-from matplotlib_inline.backend_inline import InlineBackend
-from myst_nb import glue as store
 
 OKABE_ITO = {
     "blue": "#0072B2",
@@ -33,6 +29,10 @@ MAX_COLUMNS = 8
 
 def use_style() -> None:
     """Set the book's figure style: opaque white, colour-blind-safe, readable at phone width, twice as fine as shown."""
+    import matplotlib.pyplot as plt  # seconds, which the command line is spared
+    from cycler import cycler
+    from matplotlib_inline.backend_inline import InlineBackend
+
     if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
         InlineBackend.instance(parent=shell).figure_formats = {"retina"}
     plt.rcParams.update(
@@ -115,6 +115,8 @@ def glue(key: str, text: str) -> None:
 
     `` {glue:text}`key` `` shows it in the chapter, `` {finding}`chapter.key` `` on other pages.
     """
+    from myst_nb import glue as store
+
     store(key, str(text), display=False)
 
 

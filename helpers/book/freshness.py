@@ -52,7 +52,9 @@ def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
         for file in sorted((paths.REFERENCE / "tables").glob("*.csv"))
         if any(fnmatchcase(file.stem, pattern) for pattern in wanted)
     }
-    parts = {_CELLS: sources.cells_digest(cells), "constraints.txt": sources.digest(_pins())}
+    lines = (line.partition("#")[0].strip() for line in (paths.ROOT / "constraints.txt").read_text().splitlines())
+    pins = "\n".join(sorted(filter(None, lines)))
+    parts = {_CELLS: sources.cells_digest(cells), "constraints.txt": sources.digest(pins)}
     parts |= {name: sources.digest(text) for name, text in tables.items()}
     # A chapter may take the names of data sets from a printed table.
     return parts | sources.parts(cells, cards_named_in=None if all_cards else tables.values())
@@ -63,19 +65,11 @@ def _shown_results(cells: Sequence[str]) -> Parts:
     wanted = _patterns(cells, "recorded", {})
     if listed and "*" in wanted:  # a loop over names that were asked for
         wanted = [*listed, *(pattern for pattern in wanted if pattern != "*")]
-    names = [
-        name for name in results.recorded_names() if any(fnmatchcase(name, pattern) for pattern in [*wanted, *listed])
-    ]
     parts = {}
-    for name in names:
+    for name in dict.fromkeys(name for pattern in [*wanted, *listed] for name in results.recorded_names(pattern)):
         content, provenance = results.read(name)
         parts[f"results/{name}"] = sources.digest(content + results.label(provenance).encode())
     return parts
-
-
-def _pins() -> str:
-    lines = (line.partition("#")[0].strip() for line in (paths.ROOT / "constraints.txt").read_text().splitlines())
-    return "\n".join(sorted(filter(None, lines)))
 
 
 def _patterns(cells: Sequence[str], function: str, values: dict[str, object]) -> list[str]:

@@ -42,15 +42,12 @@ def render(notebook: Path, parameters: dict[str, Any]) -> Path | None:
     for file in ("_config.yml", "_toc.yml"):
         shutil.copy(paths.ROOT / file, site)
     content = nbformat.read(notebook, as_version=4)
-    content.cells.insert(1, nbformat.v4.new_markdown_cell(_note(parameters)))
+    values = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items()) or "the default parameters"
+    note = f":::{{note}}\nThis page was run again with {values}. The other pages show the published run.\n:::"
+    content.cells.insert(1, nbformat.v4.new_markdown_cell(note))
     chapter = chapters.chapter(notebook.stem)
     nbformat.write(content, site / "book" / chapter.path.relative_to(paths.BOOK))
     return _built(site, chapter.address, "--quiet")
-
-
-def _note(parameters: dict[str, Any]) -> str:
-    values = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items()) or "the default parameters"
-    return f":::{{note}}\nThis page was run again with {values}. The other pages show the published run.\n:::"
 
 
 def _built(folder: Path, page: str, *flags: str) -> Path | None:

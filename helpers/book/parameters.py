@@ -15,6 +15,7 @@ Named sets of values live in YAML files. Which notebook a cell belongs to, and r
 
 import ast
 import io
+import math
 import re
 import tokenize
 from dataclasses import dataclass
@@ -27,10 +28,6 @@ from helpers.checks import check_boolean, check_choice, check_integer, check_rea
 _TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")
 _COMMENT = re.compile(r"(?:(?P<scope>in|each in) (?P<set>\{[^{}]+\}|[\[(][^\[\](){}]+[\])]): )?(?P<meaning>.+)")
 _LONGEST = 1000  # characters of a value at the command line; Python's parser is not made for hostile text
-_ARITHMETIC = (
-    ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.Add, ast.Sub, ast.Mult,
-    ast.Div, ast.Compare, ast.cmpop, ast.Name, ast.Load, ast.Constant, ast.Call,
-)  # fmt: skip
 _REQUIRES = "# requires:"
 _TABLES = "*.csv"
 _FUNCTIONS = {"min": min, "max": max, "len": len}
@@ -99,13 +96,13 @@ class Parameter:
         if kind == "str":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, got {value!r}")
-            return self._check_name(value, _names(members)) if members else value
+            return self._check_name(value, [part.strip() for part in members[1:-1].split(",")]) if members else value
         low, high, inclusive = _interval(members)
         if kind == "int":
             return check_integer(self.name, value, low=low, high=high)
         return check_real(self.name, value, low=low, high=high, inclusive=inclusive)
 
-    def _check_name(self, value: str, names: tuple[str, ...]) -> str:
+    def _check_name(self, value: str, names: list[str]) -> str:
         if _TABLES in names and value not in set(names) - {_TABLES}:
             from helpers.book import own_data  # loads pandas, which the command line does without as long as it can
 
@@ -114,24 +111,14 @@ class Parameter:
         return check_choice(self.name, value, names)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """`{a, b}` as ("a", "b")."""
-    return tuple(part.strip() for part in text[1:-1].split(","))
-
-
-def _interval(text: str) -> tuple[float | int | None, float | int | None, str]:
+def _interval(text: str) -> tuple[Any, Any, str]:
     """`[2, inf)` as (2, None, "low")."""
-    low, high = (_end(end.strip()) for end in text[1:-1].split(","))
+    numbers = [int(end) if re.fullmatch(r"\s*-?\d+\s*", end) else float(end) for end in text[1:-1].split(",")]
+    low, high = (None if math.isinf(number) else number for number in numbers)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the ends must be in order, got {text}")
     ends = {("[", "]"): "both", ("[", ")"): "low", ("(", "]"): "high", ("(", ")"): "neither"}
     return low, high, ends[text[0], text[-1]]
-
-
-def _end(text: str) -> float | int | None:
-    if text in ("inf", "-inf"):
-        return None
-    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
 
 def read_cell(chapter_name: str, cell: str) -> list[Parameter]:
@@ -152,7 +139,7 @@ def read_cell(chapter_name: str, cell: str) -> list[Parameter]:
         raise ChapterError(f"chapter {chapter_name}: the parameters cell must be Python, got {error.text!r}") from None
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
-    return [_parameter(chapter_name, node, comments.get(node.end_lineno, "")) for node in statements]
+    return [_parameter(chapter_name, node, comments.get(node.end_lineno or 0, "")) for node in statements]
 
 
 def read_constraints(chapter_name: str, cell: str, parameters: dict[str, Parameter]) -> tuple[str, ...]:
@@ -161,7 +148,7 @@ def read_constraints(chapter_name: str, cell: str, parameters: dict[str, Paramet
     Raises
     ------
     ChapterError
-        An expression that is more than arithmetic on parameters, or that the defaults do not meet.
+        A line that is no expression of parameters, or that the defaults do not meet.
     """
     lines = [line for line in cell.splitlines() if re.match(r"\s*#\s*requires?\b", line, re.IGNORECASE)]
     for line in lines:
@@ -169,15 +156,15 @@ def read_constraints(chapter_name: str, cell: str, parameters: dict[str, Paramet
             raise ChapterError(f"chapter {chapter_name}: the line must start with '{_REQUIRES}', got {line!r}")
     found = tuple(line.removeprefix(_REQUIRES).strip() for line in lines)
     for text in found:
-        _check_constraint(chapter_name, text, parameters)
+        require(chapter_name, text, {name: item.default for name, item in parameters.items()})
     return found
 
 
 def require(chapter_name: str, text: str, values: dict[str, Any]) -> None:
     """Raise ChapterError unless the values, of all parameters, meet one of `read_constraints`."""
     try:
-        holds = eval(text, {"__builtins__": {}}, _FUNCTIONS | values)  # of the few operations that were let through
-    except (TypeError, ArithmeticError) as error:
+        holds = eval(text, {"__builtins__": {}}, _FUNCTIONS | values)  # the chapter's own code, as all of its cells
+    except (SyntaxError, NameError, TypeError, ArithmeticError) as error:
         raise ChapterError(f"chapter {chapter_name}: {text} cannot be checked: {error}") from None
     if not holds:
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items() if re.search(rf"\b{name}\b", text))
@@ -204,7 +191,7 @@ def read_sets(file: Path) -> dict[str, dict[str, Any]]:
 
 def _parameter(chapter_name: str, node: ast.stmt, comment: str) -> Parameter:
     where = f"chapter {chapter_name}, parameters cell, {ast.unparse(node)!r}"
-    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
         raise ChapterError(f"{where}: the line must be 'name: type = literal  # RANGE: meaning'")
     kind = ast.unparse(node.annotation)
     match = _COMMENT.fullmatch(comment)
@@ -237,19 +224,3 @@ def _check_range(kind: str, allowed: str, meaning: str) -> None:
         raise ValueError(f"the range of integers must have square brackets, got {allowed!r}")
     if not wants_names:
         _interval(members)
-
-
-def _check_constraint(chapter_name: str, text: str, parameters: dict[str, Parameter]) -> None:
-    """Refuse an expression that is more than arithmetic on parameters, or that the defaults do not meet."""
-    where = f"chapter {chapter_name}, parameters cell, '# requires: {text}'"
-    try:
-        nodes = list(ast.walk(ast.parse(text, mode="eval")))
-    except SyntaxError:
-        raise ChapterError(f"{where}: the line must be one Python comparison") from None
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    for node in nodes:
-        if not isinstance(node, _ARITHMETIC) or (isinstance(node, ast.Call) and not isinstance(node.func, ast.Name)):
-            raise ChapterError(f"{where}: only comparisons, + - * /, and, or, not, min, max, len are allowed")
-    if unknown := names - set(parameters) - set(_FUNCTIONS):
-        raise ChapterError(f"{where}: names must be parameters of the chapter, got {', '.join(sorted(unknown))}")
-    require(chapter_name, text, {name: item.default for name, item in parameters.items()})

@@ -185,7 +185,7 @@ def reference_table(file: str) -> pd.DataFrame:
 
 
 def paper_vs_ours(
-    printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, value: str = "ours", rounding: float = 0.0
+    printed: pd.DataFrame, ours: pd.DataFrame, on: Sequence[str], *, rounding: float = 0.0
 ) -> pd.DataFrame:
     """Printed numbers beside computed ones.
 
@@ -194,7 +194,7 @@ def paper_vs_ours(
     printed : DataFrame
         Rows of `reference_table`, filtered to what is compared.
     ours : DataFrame
-        Columns `on` and `value`; with `low` and `high`, the ends of our interval.
+        Columns `on` and `ours`; with `low` and `high`, the ends of our interval.
     on : sequence of str
         Columns that identify a cell; they must identify it uniquely in both frames.
     rounding : float
@@ -209,13 +209,12 @@ def paper_vs_ours(
     """
     if printed.empty:
         raise ValueError("printed must have at least one row, got none")
-    keep = [*on, value, *(column for column in ("low", "high") if column in ours)]
-    merged = printed.merge(ours[keep], on=list(on), how="left", validate="one_to_one")
-    result = merged[list(on)].copy()
-    result["printed"] = merged["mean"]
-    result["ours"] = merged[value]
-    result["difference"] = merged[value] - merged["mean_value"]
-    if "low" in ours:
-        result["low"], result["high"] = merged["low"], merged["high"]
+    ends = ["low", "high"] if "low" in ours else []
+    merged = printed.merge(ours[[*on, "ours", *ends]], on=list(on), how="left", validate="one_to_one")
+    result = merged[list(on)].assign(
+        printed=merged["mean"], ours=merged["ours"], difference=merged["ours"] - merged["mean_value"]
+    )
+    if ends:
+        result[ends] = merged[ends]
         result["inside"] = merged["mean_value"].between(merged["low"] - rounding, merged["high"] + rounding)
     return result

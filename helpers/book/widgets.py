@@ -19,36 +19,7 @@ DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 # Small, so that the text is still readable when the picture shrinks to the width of a phone.
 _WIDTH, _HEIGHT = 480, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 44
-
-_SCRIPT = """
-(function () {
-  const box = document.getElementById("%(id)s");
-  const data = JSON.parse(box.querySelector("script[type='application/json']").textContent);
-  const frame = box.querySelector("[data-role=frame]"), cursor = box.querySelector("[data-role=cursor]");
-  const line = box.querySelector("[data-role=line]");
-  const px = x => data.left + (x - data.x[0]) / (data.x[data.x.length - 1] - data.x[0]) * data.width;
-  const py = y => data.top + (data.high - y) / (data.high - data.low) * data.height;
-  const show = v => String(+v.toPrecision(3));
-  function draw() {
-    const f = +frame.value, c = +cursor.value, curves = data.frames[f];
-    box.querySelectorAll("[data-curve]").forEach((path, k) => path.setAttribute("d",
-      curves[k].map((y, i) => (i ? "L" : "M") + px(data.x[i]).toFixed(1) + " " + py(y).toFixed(1)).join("")));
-    line.setAttribute("x1", px(data.x[c])); line.setAttribute("x2", px(data.x[c]));
-    box.querySelectorAll("[data-value]").forEach((cell, k) => { cell.textContent = curves[k][c].toFixed(3); });
-    box.querySelectorAll("[data-best]").forEach((cell, k) => {
-      let best = 0;
-      curves[k].forEach((y, i) => { if (y > curves[k][best]) best = i; });
-      cell.textContent = show(data.x[best]);
-    });
-    for (const [input, text] of [[frame, data.names[f]], [cursor, show(data.x[c])]]) {
-      input.nextElementSibling.textContent = text; input.setAttribute("aria-valuetext", text);
-    }
-  }
-  for (const input of [frame, cursor]) input.addEventListener("input", draw);
-  box.querySelector("[data-role=controls]").hidden = false;
-  draw();
-})();
-"""
+_LOW, _HIGH = 0.0, 1.0  # ends of the vertical axis: all that is shown is a share
 
 
 @dataclass(frozen=True)
@@ -71,7 +42,6 @@ class SliderFigure:
         Position of the first slider at first, and without JavaScript.
     cursor : int
         Index into `x` where the line stands at first.
-    y_range : (float, float)
 
     Raises
     ------
@@ -92,27 +62,20 @@ class SliderFigure:
     caption: str
     start: int = 0
     cursor: int = 0
-    y_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_name(self.name)
         x = np.asarray(self.x, float)
         if x.ndim != 1 or x.size < 2 or not (np.diff(x) > 0).all():
             raise ValueError("x must be at least two increasing values")
-        if not self.frames:
-            raise ValueError("frames must have at least one frame, got none")
         names = self._curves()
         for key, frame in self.frames.items():
             if list(frame) != names or any(np.shape(values) != x.shape for values in frame.values()):
                 raise ValueError(f"every frame must have the curves {names} with {x.size} values, not so {key!r}")
             if not np.isfinite([list(values) for values in frame.values()]).all():
                 raise ValueError(f"values must be finite, not so in frame {key!r}")
-        if not 1 <= len(names) <= len(COLOURS):
-            raise ValueError(f"a frame must have 1 to {len(COLOURS)} curves, got {len(names)}")
         check_integer("start", self.start, low=0, high=len(self.frames) - 1)
         check_integer("cursor", self.cursor, low=0, high=x.size - 1)
-        if not self.y_range[0] < self.y_range[1]:
-            raise ValueError(f"y_range must be increasing, got {self.y_range!r}")
 
     def __repr__(self) -> str:
         return f"{self.caption} ({', '.join(self._curves())}; {self.frame_label}: {', '.join(self.frames)})"
@@ -122,8 +85,8 @@ class SliderFigure:
             "x": np.round(np.asarray(self.x, float), 6).tolist(),
             "names": list(self.frames),
             "frames": [[np.round(values, 4).tolist() for values in frame.values()] for frame in self.frames.values()],
-            "low": self.y_range[0],
-            "high": self.y_range[1],
+            "low": _LOW,
+            "high": _HIGH,
             "left": _LEFT,
             "top": _TOP,
             "width": _WIDTH - _LEFT - _RIGHT,
@@ -135,7 +98,7 @@ class SliderFigure:
             f'{self._picture()}{self._legend()}<div data-role="controls" hidden>'
             f"{self._slider('frame', self.frame_label, len(self.frames) - 1, self.start)}"
             f"{self._slider('cursor', self.x_label, len(self.x) - 1, self.cursor)}</div>"
-            f"{scripts(data, _SCRIPT % {'id': self.name})}</figure>"
+            f"{scripts(data, 'widgets', id=self.name)}</figure>"
         )
 
     def _curves(self) -> list[str]:
@@ -145,9 +108,9 @@ class SliderFigure:
         return [np.asarray(values, float) for values in list(self.frames.values())[self.start].values()]
 
     def _place(self, x, y):
-        (low, high), first, last = self.y_range, self.x[0], self.x[-1]
+        first, last = self.x[0], self.x[-1]
         across = _LEFT + (np.asarray(x, float) - first) / (last - first) * (_WIDTH - _LEFT - _RIGHT)
-        return across, _TOP + (high - np.asarray(y, float)) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+        return across, _TOP + (_HIGH - np.asarray(y, float)) / (_HIGH - _LOW) * (_HEIGHT - _TOP - _BOTTOM)
 
     def _picture(self) -> str:
         paths = "".join(
@@ -155,7 +118,7 @@ class SliderFigure:
             f'd="{_path(*self._place(self.x, values))}"/>'
             for k, values in enumerate(self._shown())
         )
-        at = float(self._place(self.x[self.cursor], self.y_range[0])[0])
+        at = float(self._place(self.x[self.cursor], _LOW)[0])
         bottom = _HEIGHT - _BOTTOM
         return (
             f'<svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" style="width:100%;height:auto;color:inherit" '
@@ -169,13 +132,13 @@ class SliderFigure:
     def _axes(self) -> str:
         parts = []
         bottom = _HEIGHT - _BOTTOM
-        for tick in _ticks(*self.y_range):
+        for tick in _ticks(_LOW, _HIGH):
             y = float(self._place(self.x[0], tick)[1])
             grid = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
             parts.append(f'<line {grid} stroke="currentColor" opacity=".2"/>')
             parts.append(f'<text x="{_LEFT - 6}" y="{y + 5:.1f}" text-anchor="end">{tick:g}</text>')
         for tick in _ticks(self.x[0], self.x[-1]):
-            x = float(self._place(tick, self.y_range[0])[0])
+            x = float(self._place(tick, _LOW)[0])
             parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:g}</text>')
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         label = html.escape(self.x_label)

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.checks import check_choice, check_real
 from helpers.study import metrics
 
 BETTER, WORSE, OPEN = "clearly better", "clearly worse", "open"
@@ -30,9 +29,8 @@ def paired_gains(
     by: str | Sequence[str] = (),
     variants: Sequence[str] | None = None,
     split: str = "seed",
-    level: float = 0.95,
 ) -> pd.DataFrame:
-    """Gain of every method over a baseline on the same split, with an interval and what the interval is over.
+    """Gain of every method over a baseline on the same split, with a 95 % interval and what it is over.
 
     Parameters
     ----------
@@ -51,8 +49,6 @@ def paired_gains(
         Columns that tell the methods of a setting apart; by default those of `baseline`.
     split : str
         Column of the seed, split or fold that a method and its baseline share.
-    level : float
-        Nominal coverage, in (0, 1).
 
     Returns
     -------
@@ -96,21 +92,19 @@ def paired_gains(
     gains = rest[[*by, *variants, split]].copy()
     gains[list(values)] = signs * (rest[list(values)].to_numpy(float) - base.loc[keys].to_numpy(float))
     table = metrics.summary(
-        gains, [*by, *variants], values=values, seed=split, level=level, test_fraction=test_fraction,
-        ranges={value: _gain_range(value) for value in values},
+        gains, [*by, *variants], values=values, seed=split, test_fraction=test_fraction,
+        ranges={value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]},
     )  # fmt: skip
     table.insert(len(by) + len(variants), "baseline", name)
-    table["sign"] = np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN)
-    return table
+    return _signed(table)
 
 
-def _gain_range(metric: str) -> tuple[float, float]:
-    low, high = metrics.metric_range(metric)
-    return low - high, high - low
+def _signed(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(sign=np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN))
 
 
-def gap_of_means(new: pd.DataFrame, old: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
-    """Difference of two independent means, with Welch's interval; for recorded or printed means without their trials.
+def gap_of_means(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
+    """Difference of two independent means, with Welch's 95 % interval; for means without their trials.
 
     It takes trials as independent, so it is over repetitions on one data set; where the trials share splits,
     `paired_gains` has the narrower interval.
@@ -129,21 +123,18 @@ def gap_of_means(new: pd.DataFrame, old: pd.DataFrame, *, level: float = 0.95) -
     >>> gap_of_means(a, b)[["low", "high"]].round(3).values.tolist()
     [[0.106, 0.294]]
     """
-    level = check_real("level", level, low=0, high=1, inclusive="neither")
     new, old = new.align(old, join="inner", axis=0)
     parts = [table.sd**2 / table.n for table in (new, old)]
     error = np.sqrt(parts[0] + parts[1])
     with np.errstate(invalid="ignore", divide="ignore"):
         freedom = error**4 / (parts[0] ** 2 / (new.n - 1) + parts[1] ** 2 / (old.n - 1))
     # Two constants differ by exactly their difference, with whatever degrees of freedom.
-    margin = stats.t.ppf((1 + level) / 2, freedom.fillna(np.inf)) * error
+    margin = stats.t.ppf((1 + metrics.LEVEL) / 2, freedom.fillna(np.inf)) * error
     gap = new["mean"] - old["mean"]
-    table = pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin})
-    table["sign"] = np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN)
-    return table
+    return _signed(pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin}))
 
 
-def tally(gains: pd.DataFrame, by: str | Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
+def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     """How many settings are clearly better and worse, and how many of either chance alone would give.
 
     Parameters
@@ -157,8 +148,8 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = (), *, level: float = 0
     -------
     DataFrame
         `clearly better`, `clearly worse`, `settings` (with an interval), `mean gain`, `largest gain`, and `by chance`:
-        the most settings on one side that (1 - level)/2 a setting explains, the `level`-upper point of a binomial
-        number; it takes settings as independent, which settings of one data set are not.
+        the most settings on one side that 2.5 % a setting explain, the 97.5 % point of a binomial number. That
+        takes settings as independent, which settings of one data set are not.
 
     >>> gains = pd.DataFrame({"mean": [.2, .1, -.1], "low": [.1, -.1, -.3], "high": [.3, .2, .1]})
     >>> tally(gains).iloc[0].round(3).tolist()
@@ -178,7 +169,7 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = (), *, level: float = 0
                 "settings": len(part),
                 "mean gain": part["mean"].mean(),
                 "largest gain": part["mean"].max(),
-                "by chance": int(stats.binom.ppf((1 + level) / 2, len(part), (1 - level) / 2)),
+                "by chance": int(stats.binom.ppf(0.975, len(part), 0.025)),
             }
         )
     return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
@@ -194,13 +185,13 @@ def in_words(gains: pd.DataFrame) -> str:
     return f"better in {row[BETTER]:.0f} and worse in {row[WORSE]:.0f} of {row['settings']:.0f}"
 
 
-def signed_rank(gains: pd.DataFrame, *, dataset: str = "dataset") -> dict[str, float]:
+def signed_rank(gains: pd.DataFrame) -> dict[str, float]:
     """Wilcoxon's signed rank test that a gain is as often up as down, over data sets.
 
     Parameters
     ----------
     gains : DataFrame
-        One row a data set with its `mean` gain. Data sets are the independent units here, settings of one are not.
+        One row a `dataset` with its `mean` gain. Data sets are the independent units here, settings of one are not.
 
     Returns
     -------
@@ -218,8 +209,8 @@ def signed_rank(gains: pd.DataFrame, *, dataset: str = "dataset") -> dict[str, f
     >>> signed_rank(pd.DataFrame({"dataset": list("abcdef"), "mean": [.1, .2, .3, .4, .5, .6]}))["p_value"]
     0.03125
     """
-    metrics.check_columns(gains, [dataset, "mean"])
-    if gains[dataset].duplicated().any() or len(gains) < 2 or gains["mean"].isna().any():
+    metrics.check_columns(gains, ["dataset", "mean"])
+    if gains["dataset"].duplicated().any() or len(gains) < 2 or gains["mean"].isna().any():
         raise ValueError(f"gains must have one number for each of at least two data sets, got {len(gains)} rows")
     mean = gains["mean"].to_numpy(float)
     method = stats.PermutationMethod(n_resamples=2**_EXACT_UP_TO) if mean.size <= _EXACT_UP_TO else "auto"
@@ -232,46 +223,33 @@ def signed_rank(gains: pd.DataFrame, *, dataset: str = "dataset") -> dict[str, f
     }
 
 
-def average_ranks(
-    frame: pd.DataFrame,
-    *,
-    method: str = "method",
-    block: str | Sequence[str] = "dataset",
-    values: Sequence[str] | None = None,
-    missing: str = "raise",
-    level: float = 0.95,
-) -> pd.DataFrame:
-    """Average rank of every method over blocks (data sets, as a rule), with Friedman's test; 1 is best.
+def average_ranks(frame: pd.DataFrame, *, method: str = "method", values: Sequence[str] | None = None) -> pd.DataFrame:
+    """Average rank of every method over data sets, with Friedman's test; 1 is best.
 
-    Methods with equal values in a block share the mean of their ranks, so the ranks of k methods sum to k(k + 1)/2 in
-    every block and so do the averages.
+    Methods with equal values on a data set share the mean of their ranks, so the ranks of k methods sum to k(k + 1)/2
+    on every one and so do the averages.
 
     Parameters
     ----------
     frame : DataFrame
-        One row per method and block.
-    method, block : str, sequence of str
-        Columns that name the methods and identify a block.
+        One row per method and `dataset`.
+    method : str
+        Column that names the methods.
     values : sequence of str, optional
-        Metric columns to rank by; by default all numeric columns but those of the block. The smallest value ranks
-        first in the columns of `metrics.LOWER_IS_BETTER`, the largest in all others.
-    missing : {"raise", "drop"}
-        What to do with a block in which some method has no value: refuse, or leave it out for that metric.
-    level : float
-        Of the critical difference, in (0, 1).
+        Metric columns to rank by; by default all numeric columns but `dataset`. The smallest value ranks first in the
+        columns of `metrics.LOWER_IS_BETTER`, the largest in all others.
 
     Returns
     -------
     DataFrame
-        `method`, `metric`, `average_rank`, `n_blocks`, `n_dropped` blocks, `p_value` of the hypothesis that all
-        methods rank alike (Friedman's statistic in the F form of Iman and Davenport) and `critical_difference`: two
-        methods whose average ranks differ by more differ at this level (Nemenyi). The last two hold for blocks that
-        are independent, as data sets are and budgets or seeds of one data set are not; NaN with one method or block.
+        `method`, `metric`, `average_rank`, `n_blocks` data sets, `p_value` of the hypothesis that all methods rank
+        alike (Friedman's statistic in the F form of Iman and Davenport) and `critical_difference`: two methods whose
+        average ranks differ by more differ at the level of 5 % (Nemenyi). NaN with one method or data set.
 
     Raises
     ------
     ValueError
-        Unknown columns, a method twice in a block, an incomplete block (unless dropped), or no complete block.
+        Unknown columns, a method twice on a data set, or without a value on one.
 
     Source: Demsar 2006, section 3.2.2.
 
@@ -279,21 +257,18 @@ def average_ranks(
     >>> average_ranks(table)["average_rank"].tolist()
     [1.25, 1.75]
     """
-    check_choice("missing", missing, ("raise", "drop"))
-    level = check_real("level", level, low=0, high=1, inclusive="neither")
-    block = [block] if isinstance(block, str) else list(block)
-    values = metrics.metric_columns(frame, [method, *block]) if values is None else list(values)
-    metrics.check_columns(frame, [method, *block, *values])
-    if frame.duplicated([method, *block]).any():
-        raise ValueError(f"frame must have one row per {method!r} and block {block}, got repeated rows")
+    values = metrics.metric_columns(frame, [method, "dataset"]) if values is None else list(values)
+    metrics.check_columns(frame, [method, "dataset", *values])
+    if frame.duplicated([method, "dataset"]).any():
+        raise ValueError(f"frame must have one row per {method!r} and 'dataset', got repeated rows")
     tables = []
     for metric in values:
-        wide = frame.pivot(index=block, columns=method, values=metric)[list(frame[method].unique())]
-        complete = wide.notna().all(axis=1)
-        if not complete.any() or (missing == "raise" and not complete.all()):
-            first = ", ".join(map(str, np.atleast_1d(wide.index[~complete][0])))
-            raise ValueError(f"every method must have a value of {metric!r} in every block, not so in {first}")
-        ranks = wide[complete].rank(axis=1, ascending=metric in metrics.LOWER_IS_BETTER)
+        wide = frame.pivot(index="dataset", columns=method, values=metric)[list(frame[method].unique())]
+        incomplete = wide.index[wide.isna().any(axis=1)]
+        if len(incomplete):
+            where = f"{metric!r} on every data set, not so on {incomplete[0]}"
+            raise ValueError(f"every method must have a value of {where}")
+        ranks = wide.rank(axis=1, ascending=metric in metrics.LOWER_IS_BETTER)
         tables.append(
             pd.DataFrame(
                 {
@@ -301,9 +276,8 @@ def average_ranks(
                     "metric": metric,
                     "average_rank": ranks.mean().to_numpy(),
                     "n_blocks": len(ranks),
-                    "n_dropped": int((~complete).sum()),
                     "p_value": _friedman(ranks.to_numpy()),
-                    "critical_difference": _critical_difference(*ranks.shape, level),
+                    "critical_difference": _critical_difference(*ranks.shape),
                 }
             )
         )
@@ -311,20 +285,21 @@ def average_ranks(
 
 
 def _friedman(ranks: np.ndarray) -> float:
-    """p-value of Iman and Davenport for ranks (N blocks, k methods), ties included."""
+    """p-value of Iman and Davenport for ranks (N data sets, k methods), ties included."""
     n, k = ranks.shape
     if n < 2 or k < 2:
         return float("nan")
+    # scipy's own test has no ranks of fewer than three methods, and none where all tie.
     centre = (k + 1) / 2
     spread = ((ranks - centre) ** 2).sum()
-    if spread == 0:  # all methods tie in every block
+    if spread == 0:  # all methods tie on every data set
         return 1.0
     chi2 = (k - 1) * n**2 * ((ranks.mean(axis=0) - centre) ** 2).sum() / spread
     left = n * (k - 1) - chi2
     return float(stats.f.sf((n - 1) * chi2 / left, k - 1, (k - 1) * (n - 1))) if left > 1e-9 else 0.0
 
 
-def _critical_difference(n: int, k: int, level: float) -> float:
+def _critical_difference(n: int, k: int) -> float:
     if n < 2 or k < 2:
         return float("nan")
-    return float(stats.studentized_range.ppf(level, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))
+    return float(stats.studentized_range.ppf(metrics.LEVEL, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))

@@ -1,31 +1,28 @@
 """Metrics of a classifier under class imbalance, and their means over repetitions with an interval.
 
-Every number comes from scikit-learn's or imbalanced-learn's functions; this module decides only what happens where
+Every number comes from scikit-learn's functions; this module decides only what happens where
 they are undefined, and writes it down: a metric that needs a class which does not occur is NaN, never a silent 0 or 1.
 Comparisons of methods are left to `helpers.study.comparison`.
 None of these numbers is private: a score computed on private records is a release that the caller has to account for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from imblearn.metrics import geometric_mean_score
 from scipy import stats
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
-    f1_score,
     matthews_corrcoef,
     precision_recall_fscore_support,
-    precision_score,
-    recall_score,
     roc_auc_score,
 )
 
 from helpers.checks import check_choice, check_real
 
 _NAN = float("nan")
+LEVEL = 0.95  # nominal coverage of every interval
 
 THIS_DATA = "repetitions on this data set"
 NEW_DATA = "new data of this distribution"
@@ -50,7 +47,6 @@ def score(
     scores: np.ndarray,
     threshold: float = 0.5,
     *,
-    zero_division: float = 0.0,
     class_names: Sequence[str] | None = None,
 ) -> dict[str, float]:
     """One row of metrics.
@@ -68,9 +64,9 @@ def score(
 
     Where a metric is undefined:
 
-    * nothing predicted as class 1 (as some class): precision is 0/0 and counts as `zero_division`, 0 by default, the
-      convention under which the paper's tables print precision 0.00; `undefined_precision` counts such classes, so that
-      a mean over seeds can be read with it. F1 is then 0, and MCC of a constant prediction is 0;
+    * nothing predicted as class 1 (as some class): precision is 0/0 and counts as 0, the convention under which the
+      paper's tables print precision 0.00; `undefined_precision` counts such classes, so that a mean over seeds can be
+      read with it. F1 is then 0, and MCC of a constant prediction is 0;
     * only one class occurs in y: all metrics but `accuracy` and `prevalence` are NaN, because each needs both classes;
     * more than two classes and some absent from y: means, minimum and geometric mean run over the classes that occur,
       `absent_classes` says how many do not, and their recall is NaN.
@@ -83,9 +79,6 @@ def score(
         Finite; probabilities or any other scores.
     threshold : float
         Decision threshold, two classes only.
-    zero_division : float
-        Value of an undefined precision, in [0, 1], or NaN; with more than two classes NaN leaves the class out of the
-        macro mean.
     class_names : sequence of K str, optional
         For the `recall_<class>` keys; the codes by default.
 
@@ -107,14 +100,47 @@ def score(
     """
     y, scores = _check_labels_and_scores(y, scores)
     threshold = check_real("threshold", threshold)
-    if not (isinstance(zero_division, float) and np.isnan(zero_division)):
-        zero_division = check_real("zero_division", zero_division, low=0, high=1)
-    if scores.ndim == 1:
-        return _binary(y, scores, (scores >= threshold).astype(int), zero_division)
-    names = [str(k) for k in range(scores.shape[1])] if class_names is None else list(class_names)
-    if len(names) != scores.shape[1]:
-        raise ValueError(f"class_names must be {scores.shape[1]} names, got {len(names)}")
-    return _multiclass(y, scores, names, zero_division)
+    names = [str(k) for k in range(2 if scores.ndim == 1 else scores.shape[1])]
+    if class_names is not None and len(names) != len(class_names):
+        raise ValueError(f"class_names must be {len(names)} names, got {len(class_names)}")
+    is_binary, codes, present = scores.ndim == 1, np.arange(len(names)), np.unique(y)
+    predicted = (scores >= threshold).astype(int) if is_binary else scores.argmax(axis=1)
+    # One pass for all that counts say, since most of the time goes into each call's own checks.
+    counted = precision_recall_fscore_support(y, predicted, labels=codes, zero_division=np.nan)
+    precisions, recalls, f1 = np.nan_to_num(counted[0]), counted[1], counted[2]
+    shown = codes[1:] if is_binary else present  # classes whose metrics are averaged
+    columns = scores[:, None] if is_binary else scores[:, present]
+    occurring = recalls[present]
+
+    def against_the_rest(metric: Callable[[np.ndarray, np.ndarray], float]) -> float:
+        if present.size < 2:
+            return _NAN
+        return float(np.mean([metric(y == k, column) for k, column in zip(shown, columns.T, strict=True)]))
+
+    row = {
+        "auc": against_the_rest(roc_auc_score),
+        "pr_auc": against_the_rest(average_precision_score),
+        "f1": f1[shown].mean(),
+        "balanced_accuracy": occurring.mean(),
+        "precision": precisions[shown].mean(),
+        "recall": recalls[shown].mean(),
+        **({"specificity": recalls[0]} if is_binary else {}),
+        "worst_class_accuracy": occurring.min(),
+        "macro_accuracy": occurring.mean(),
+        "g_mean": np.sqrt(occurring.prod()) if is_binary else occurring.prod() ** (1 / present.size),
+        "mcc": matthews_corrcoef(y, predicted) if present.size > 1 else _NAN,
+    }
+    row = row if present.size > 1 else dict.fromkeys(row, _NAN)
+    row["accuracy"] = accuracy_score(y, predicted)
+    if is_binary:
+        row["prevalence"] = y.mean()
+    else:
+        row |= {f"recall_{name}": recall for name, recall in zip(class_names or names, recalls, strict=True)}
+    return (
+        {name: float(value) for name, value in row.items()}
+        | {"n": y.size, "undefined_precision": np.setdiff1d(shown, predicted).size}
+        | ({} if is_binary else {"absent_classes": codes.size - present.size})
+    )
 
 
 def _check_labels_and_scores(y, scores) -> tuple[np.ndarray, np.ndarray]:
@@ -133,73 +159,16 @@ def _check_labels_and_scores(y, scores) -> tuple[np.ndarray, np.ndarray]:
     return y.astype(np.int64), scores
 
 
-def _binary(y: np.ndarray, scores: np.ndarray, predicted: np.ndarray, zero_division: float) -> dict[str, float]:
-    names = ("auc", "pr_auc", "f1", "balanced_accuracy", "precision", "recall", "specificity")
-    row = dict.fromkeys((*names, "worst_class_accuracy", "macro_accuracy", "g_mean", "mcc"), _NAN)
-    if 0 < y.sum() < y.size:
-        # One pass for all that counts say, since most of the time goes into each call's own checks.
-        precisions, recalls, f1, _ = precision_recall_fscore_support(y, predicted, labels=[0, 1], zero_division=0)
-        row = {
-            "auc": roc_auc_score(y, scores),
-            "pr_auc": average_precision_score(y, scores),
-            "f1": f1[1],
-            "balanced_accuracy": recalls.mean(),
-            "precision": precisions[1] if predicted.any() else zero_division,
-            "recall": recalls[1],
-            "specificity": recalls[0],
-            "worst_class_accuracy": recalls.min(),
-            "macro_accuracy": recalls.mean(),
-            "g_mean": np.sqrt(recalls.prod()),
-            "mcc": matthews_corrcoef(y, predicted),
-        }
-    row |= {"accuracy": np.mean(y == predicted), "prevalence": y.mean()}
-    return _plain(row) | {"n": y.size, "undefined_precision": int(not predicted.any())}
-
-
-def _multiclass(y: np.ndarray, scores: np.ndarray, names: Sequence[str], zero_division: float) -> dict[str, float]:
-    predicted, codes = scores.argmax(axis=1), np.arange(scores.shape[1])
-    present = np.unique(y)
-    keys = ("auc", "pr_auc", "f1", "balanced_accuracy", "precision", "recall")
-    row = dict.fromkeys((*keys, "worst_class_accuracy", "macro_accuracy", "g_mean", "mcc"), _NAN)
-    recalls = recall_score(y, predicted, average=None, labels=codes, zero_division=np.nan)
-    if present.size > 1:
-        macro = {"average": "macro", "labels": present}
-        row = {
-            "auc": np.mean([roc_auc_score(y == k, scores[:, k]) for k in present]),
-            "pr_auc": np.mean([average_precision_score(y == k, scores[:, k]) for k in present]),
-            "f1": f1_score(y, predicted, **macro),
-            "balanced_accuracy": np.mean(recalls[present]),
-            "precision": precision_score(y, predicted, **macro, zero_division=zero_division),
-            "recall": recall_score(y, predicted, **macro),
-            "worst_class_accuracy": recalls[present].min(),
-            "macro_accuracy": recalls[present].mean(),
-            "g_mean": geometric_mean_score(y, predicted, labels=present, average="multiclass"),
-            "mcc": matthews_corrcoef(y, predicted),
-        }
-    row |= {"accuracy": accuracy_score(y, predicted)}
-    row |= {f"recall_{name}": recall for name, recall in zip(names, recalls, strict=True)}
-    return _plain(row) | {
-        "n": y.size,
-        "undefined_precision": int(np.setdiff1d(present, predicted).size),
-        "absent_classes": int(codes.size - present.size),
-    }
-
-
-def _plain(row: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in row.items()}
-
-
 def summary(
     frame: pd.DataFrame,
     by: str | Sequence[str],
     *,
     values: Sequence[str] | None = None,
-    seed: str | None = "seed",
-    level: float = 0.95,
+    seed: str = "seed",
     test_fraction: float | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> pd.DataFrame:
-    """Mean, standard deviation and Student's t interval over repetitions, and what the interval is over.
+    """Mean, standard deviation and Student's 95 % interval over repetitions, and what the interval is over.
 
     Repetitions on one data set share records: random splits of it overlap. Their mean is covered by the usual interval
     as a statement about this data set (its noise, seeds and splits). As a statement about new data of the same
@@ -213,11 +182,9 @@ def summary(
         Columns that identify a setting (method, data set, epsilon ...).
     values : sequence of str, optional
         Metric columns; by default all numeric columns but `by` and `seed`.
-    seed : str or None
+    seed : str
         Column that tells the trials of a setting apart; left out of the metrics and, where it exists, checked for
-        repeats. None skips this.
-    level : float
-        Nominal coverage, in (0, 1).
+        repeats.
     test_fraction : float or None
         None: the interval is over repetitions on this data set. The share of the records in the test part, in (0, 1)
         (1/k for k folds): Student's t with the variance of Nadeau and Bengio, 1/n + test/train in the place of 1/n,
@@ -244,7 +211,6 @@ def summary(
     >>> summary(trials, "method").loc[0, ["mean", "sd", "low", "high"]].astype(float).round(3).tolist()
     [0.8, 0.1, 0.552, 1.0]
     """
-    level = check_real("level", level, low=0, high=1, inclusive="neither")
     overlap = 0.0
     if test_fraction is not None:
         test_fraction = check_real("test_fraction", test_fraction, low=0, high=1, inclusive="neither")
@@ -260,15 +226,17 @@ def summary(
             sample = trials[metric].dropna().to_numpy(np.float64)
             bounds = (ranges or {}).get(metric, metric_range(metric))
             _check_range(metric, sample, bounds)
-            low, high = _t_interval(sample, level, overlap)
+            mean, sd = (sample.mean() if sample.size else _NAN), (sample.std(ddof=1) if sample.size > 1 else _NAN)
+            freedom, share = (sample.size - 1, 1 / sample.size) if sample.size > 1 else (1, 1.0)
+            margin = stats.t.ppf((1 + LEVEL) / 2, freedom) * (sd * np.sqrt(share + overlap))
             rows.append(
                 dict(zip(by, setting, strict=True))
                 | {
                     "metric": metric,
-                    "mean": sample.mean() if sample.size else _NAN,
-                    "sd": sample.std(ddof=1) if sample.size > 1 else _NAN,
-                    "low": max(low, bounds[0]) if sample.size > 1 else _NAN,
-                    "high": min(high, bounds[1]) if sample.size > 1 else _NAN,
+                    "mean": mean,
+                    "sd": sd,
+                    "low": np.clip(mean - margin, *bounds),
+                    "high": np.clip(mean + margin, *bounds),
                     "n": sample.size,
                     "n_undefined": len(trials) - sample.size,
                     "over": NEW_DATA if overlap else THIS_DATA,
@@ -277,7 +245,7 @@ def summary(
     return pd.DataFrame(rows, columns=[*by, "metric", "mean", "sd", "low", "high", "n", "n_undefined", "over"])
 
 
-def metric_columns(frame: pd.DataFrame, others: Sequence[str | None]) -> list[str]:
+def metric_columns(frame: pd.DataFrame, others: Sequence[str]) -> list[str]:
     """The numeric columns of a frame but `others`."""
     numeric = frame.select_dtypes(["number", "bool"]).columns
     return [column for column in numeric if column not in others]
@@ -296,11 +264,3 @@ def _check_range(metric: str, sample: np.ndarray, bounds: tuple[float, float]) -
             f"{metric} must be in [{bounds[0]:g}, {bounds[1]:g}], got {sample.min():g} to {sample.max():g} "
             "(differences come from comparison.paired_gains, or get a name of their own)"
         )
-
-
-def _t_interval(sample: np.ndarray, level: float, overlap: float) -> tuple[float, float]:
-    if sample.size < 2:
-        return _NAN, _NAN
-    error = sample.std(ddof=1) * np.sqrt(1 / sample.size + overlap)
-    margin = stats.t.ppf((1 + level) / 2, sample.size - 1) * error
-    return float(sample.mean() - margin), float(sample.mean() + margin)
