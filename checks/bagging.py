@@ -12,7 +12,6 @@ from scipy import stats
 from sklearn.base import BaseEstimator
 
 from checks.ensembles import ensemble, scored, single
-from helpers.checks import check_real
 from helpers.data import Dataset
 
 
@@ -63,7 +62,7 @@ def over_new_data(gains: pd.DataFrame, test_share: float, *, level: float = 0.95
     >>> over_new_data(gains, 0.3)[["low", "high"]].round(3).values.tolist()
     [[-0.064, 0.264]]
     """
-    share = check_real("test_share", test_share, low=0, high=1, inclusive="neither")
+    share = test_share
     error = gains.sd * np.sqrt(1 / gains.n + share / (1 - share))
     half = stats.t.ppf((1 + level) / 2, gains.n - 1) * error
     return gains.assign(low=gains["mean"] - half, high=gains["mean"] + half)

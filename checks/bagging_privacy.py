@@ -14,8 +14,6 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import linprog
 
-from helpers.checks import check_boolean, check_integer, check_real
-
 
 def bagging_distribution(
     records: Sequence[Hashable],
@@ -37,8 +35,6 @@ def bagging_distribution(
     >>> bagging_distribution("ab", 1, 1)
     {(('a',),): Fraction(1, 2), (('b',),): Fraction(1, 2)}
     """
-    n_estimators = check_integer("n_estimators", n_estimators, low=1)
-    sample_size = check_integer("sample_size", sample_size, low=1)
     weight = Fraction(1, len(records) ** sample_size)
     bag = Counter()
     for draws in itertools.product(records, repeat=sample_size):
@@ -76,22 +72,11 @@ def worst_learner_delta(epsilon, inner_epsilon, *, n_records, sample_size, inner
     replacement : bool
         Whether the bag is drawn with replacement.
 
-    Raises
-    ------
-    ValueError
-        A number out of range.
-
     >>> from helpers.meta.bagging import changed_rows
     >>> pure = changed_rows("bootstrap", n_records=3, sample_size=3).log_mean(1.0)
     >>> [worst_learner_delta(e, 1.0, n_records=3, sample_size=3) > 1e-5 for e in (pure - 0.01, pure + 1e-9)]
     [True, False]
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    inner_epsilon = check_real("inner_epsilon", inner_epsilon, low=0)
-    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-    check_boolean("replacement", replacement)
-    n_records = check_integer("n_records", n_records, low=1)
-    sample_size = check_integer("sample_size", sample_size, low=1, high=None if replacement else n_records)
     here, there = (_bag_law(data, sample_size, replacement) for data in (range(n_records), range(1, n_records + 1)))
     bags = sorted(set(itertools.combinations_with_replacement(range(n_records + 1), sample_size)))
     place = {bag: index for index, bag in enumerate(bags)}
@@ -182,8 +167,6 @@ def liu_parameters(n_records, n_draws) -> tuple[float, float]:
     >>> [round(value, 6) for value in liu_parameters(1000, 5)]
     [0.004998, 0.00499]
     """
-    n_records = check_integer("n_records", n_records, low=2)
-    n_draws = check_real("n_draws", n_draws, low=0, inclusive="neither")
     return n_draws * math.log1p(1 / n_records), -math.expm1(n_draws * math.log1p(-1 / n_records))
 
 
@@ -195,6 +178,4 @@ def draws_for_delta(n_records, exponent) -> float:
     >>> round(draws_for_delta(1000, 1.0), 6), round(draws_for_delta(1000, 1.5), 4)
     (1.0, 0.0316)
     """
-    n_records = check_integer("n_records", n_records, low=2)
-    exponent = check_real("exponent", exponent, low=0, inclusive="neither")
     return math.log1p(-(n_records**-exponent)) / math.log1p(-1 / n_records)

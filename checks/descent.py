@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
-from helpers.checks import check_choice, check_real
+from helpers.checks import check_choice
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
@@ -78,7 +78,7 @@ class Problem:
     def __init__(self, X, y, bounds=None, penalty=0.0):
         self.X, self.y = np.asarray(X, dtype=float), np.asarray(y)
         self.bounds = None if bounds is None else np.asarray(bounds, dtype=float)
-        self.penalty = check_real("penalty", penalty, low=0)
+        self.penalty = penalty
 
     def __reduce__(self):
         # Without what has been computed since: stored trials are found again by the problem they close over.

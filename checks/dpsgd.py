@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import binom
 
-from helpers.checks import check_integer, check_real
 from helpers.erm.weighting import class_weights
 from helpers.neural import Schedule, Trained, train
 from helpers.privacy import PrivacyLeakWarning
@@ -58,11 +57,6 @@ class WeightLeak:
     gradient_norm : float
         Unweighted, in units of the clipping norm, > 0. Up to 1, clipping never does anything (Lemma 19's assumption).
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Source: Rosenblatt et al. 2025, Algorithm 4, Equation 7 and Proposition 6.
 
     >>> run = WeightLeak(9980, 20, sample_rate=0.01, noise_multiplier=2.0, steps=2000)
@@ -76,13 +70,6 @@ class WeightLeak:
     noise_multiplier: float
     steps: int
     gradient_norm: float = 1.0
-
-    def __post_init__(self):
-        for name in ("n_majority", "n_minority", "steps"):
-            check_integer(name, getattr(self, name), low=1)
-        check_real("sample_rate", self.sample_rate, low=0, high=1, inclusive="high")
-        for name in ("noise_multiplier", "gradient_norm"):
-            check_real(name, getattr(self, name), low=0, inclusive="neither")
 
     @property
     def schedule(self) -> Schedule:
@@ -100,7 +87,6 @@ class WeightLeak:
 
         Five digits; it is never more than 25, beyond which rounding could raise it. `delta` in (0, 1), far above 1e-12.
         """
-        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         without, with_record = self._probabilities()
         floor = _ROUNDING * max(without.max(), with_record.max())
 
@@ -129,8 +115,6 @@ class WeightLeak:
         Source: dominating pairs of mixtures of Gaussians (Choquette-Choo et al. 2024), composed by dp-accounting's
         connect-the-dots (Doroshenko et al. 2022).
         """
-        delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        interval = check_real("interval", interval, low=0, high=0.1, inclusive="high")
         sizes, chances, rest = _blocks(self.n_majority + self.n_minority, self.sample_rate)
         each, own = self._largest_moves()
         farthest = (sizes[-1] * each + own) / self.noise_multiplier
@@ -150,7 +134,6 @@ class WeightLeak:
 
         The last model is its start minus the rate times such a sum.
         """
-        check_integer("runs", runs, low=1)
         noise = math.sqrt(self.steps) * self.noise_multiplier
         sums = []
         for terms in self._terms():
@@ -395,9 +378,8 @@ def threshold_epsilon(noise_multiplier: float, sample_rate: float, steps: int, d
     >>> round(threshold_epsilon(sigma, 1 / n, n, 1 / n**2), 1)
     202.3
     """
-    sigma = check_real("noise_multiplier", noise_multiplier, low=0, inclusive="neither")
-    q = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
-    steps = check_integer("steps", steps, low=1)
+    sigma = noise_multiplier
+    q = sample_rate
     best = 0.0
     for threshold in np.linspace(0.0, 1.0 + 4 * sigma, 81):
         log_p = log_ndtr(-threshold / sigma)

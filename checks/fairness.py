@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 
 # Notion: label that the records have (None: any), and whether the event is a right prediction or a positive one.
 _NOTIONS = {
@@ -125,7 +125,7 @@ class Gap:
         scores = self._checked(scores)
         near = np.abs(scores) <= _checked_reach(reach, scores)
         change = np.where(self.events(scores), -1.0, 1.0) * self.coefficients * near
-        further = check_real("slack", slack, low=0) * np.abs(self.coefficients).sum()
+        further = slack * np.abs(self.coefficients).sum()
         value, down, up = self.of(scores), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
         return value + float(down - further), value + float(up + further)
 
@@ -174,7 +174,6 @@ class Gap:
         >>> round(Gap([1] * 200, [True] * 100 + [False] * 100).sampling(), 3)
         0.173
         """
-        failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
         inside, outside = self.sizes
         if not inside or not outside:
             return math.nan
@@ -226,7 +225,7 @@ def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
     >>> output_reach(np.array([1.0]), 0.01).round(4)
     array([0.0426])
     """
-    return _z_of(failure, slack, gaussian=True) * check_real("scale", scale, low=0) * _checked_lengths(lengths)
+    return _z_of(failure, slack, gaussian=True) * scale * _checked_lengths(lengths)
 
 
 def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, failure=0.01, slack=0.002) -> np.ndarray:
@@ -267,10 +266,7 @@ def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, fa
     >>> objective_reach(np.array([1.0]), 10.0, n_records=30_000, regularization=0.01).round(4)
     array([0.1654])
     """
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    spread = check_real("scale", scale, low=0) / (n_records * regularization)
+    spread = scale / (n_records * regularization)
     bend = _LARGEST_THIRD_DERIVATIVE * radius**3 / (2 * regularization)
     lengths = _checked_lengths(lengths)
     if 2 * bend * spread > 1:
@@ -307,7 +303,6 @@ def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.0
     >>> drawn["first"].round(3).tolist()
     [[0.5, 0.498, 0.502], [0.5, 0.498, 0.502]]
     """
-    n_models = check_integer("n_models", n_models, low=1)
     coefficients, rows = np.asarray(coefficients, float), np.asarray(rows, float)
     reach = output_reach(np.linalg.norm(rows, axis=1), scale, failure=failure, slack=slack)
     found = {key: np.empty((n_models, 3)) for key in gaps}
@@ -349,19 +344,14 @@ def published_reach(
     ...                 regularization=0.01).round(2)
     array([5.87])
     """
-    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
-    failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    for name, value in (("epsilon", epsilon), ("regularization", regularization), ("radius", radius)):
-        check_real(name, value, low=0, inclusive="neither")
     tail = math.sqrt(32 * dimension * math.log(1.25 / delta) * math.log(2 / failure))
     return 2 * math.sqrt(2) * _checked_lengths(lengths) * radius * tail / (epsilon * regularization * n_records)
 
 
 def _z_of(failure, slack, *, gaussian) -> float:
     """z with P(|moved| > z sd) = slack failure, exactly normal or by the concentration inequality."""
-    rare = check_real("failure", failure, low=0, high=1, inclusive="neither")
-    rare *= check_real("slack", slack, low=0, high=1, inclusive="neither")
+    rare = failure
+    rare *= slack
     return float(-ndtri(rare / 2)) if gaussian else math.sqrt(2 * math.log(2 / rare))
 
 

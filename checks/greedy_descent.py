@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from checks.descent import check_positive
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 _NODES, _WEIGHTS = leggauss(40)
@@ -51,11 +51,7 @@ def greedy_order(limits, smoothness, optimum, n_records, epsilon, delta, *, repa
         raise ValueError(
             f"limits, smoothness and optimum must be of one length of at least 2, got {len(limits)} limits"
         )
-    n_records, epsilon = (
-        check_integer("n_records", n_records, low=1),
-        check_real("epsilon", epsilon, low=0, inclusive="neither"),
-    )
-    logs = math.log(1 / check_real("delta", delta, low=0, high=1, inclusive="neither")) * math.log(len(limits))
+    logs = math.log(1 / delta) * math.log(len(limits))
     largest = np.max(limits**2 / smoothness) if repaired else np.max(limits) ** 2
     reach = float(np.sqrt(smoothness) @ np.abs(optimum))
     return float(logs * largest ** (1 / 3) * reach ** (4 / 3) / (n_records * epsilon) ** (2 / 3))
@@ -73,17 +69,10 @@ def printed_scales(limits, n_records, epsilon, neighbouring=REPLACE_ONE) -> NDAr
     neighbouring : NeighboringRelation
         c = 1 under `ADD_REMOVE`, 2 under `REPLACE_ONE`.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     >>> printed_scales([0.01, 1.0], 1000, 1.0, ADD_REMOVE).tolist()
     [2e-05, 0.002]
     """
     moved = 1 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == ADD_REMOVE else 2
-    n_records = check_integer("n_records", n_records, low=1)
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
     return 2 * moved * check_positive("limits", limits) / (n_records * epsilon)
 
 
@@ -134,7 +123,6 @@ def selection_delta(slopes, neighbour, scales, epsilon, counts=None) -> float:
     >>> selection_delta([0.1, 0.2], [0.1, 0.2], [1.0, 1.0], 0.0)
     0.0
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
     one, other = (np.exp(log_choices(g, scales, counts)) for g in (slopes, neighbour))
     numbers = _counts(counts, len(one))
     return max(float(numbers @ np.maximum(p - math.exp(epsilon) * q, 0.0)) for p, q in ((one, other), (other, one)))

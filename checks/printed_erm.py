@@ -8,7 +8,7 @@ Class Imbalance use such constants with class weights, where their printed guara
 import math
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
@@ -55,21 +55,11 @@ def algorithm_2(
     neighbouring : NeighboringRelation
         The paper's is replace-one; add/remove is the same argument with one record instead of two.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2 and Theorem 2 (R = 1 there).
 
     >>> [round(x, 4) for x in algorithm_2(epsilon=1.0, n_records=1000, regularization=0.01)]
     [0.4753, 0.01]
     """
-    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    curvature = check_real("curvature", curvature, low=0, inclusive="neither")
     moved = 2 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE else 1
     bend = curvature * radius**2 / n_records
     left = epsilon - moved * math.log1p(bend / regularization)
@@ -90,22 +80,11 @@ def algorithm_1(
     others
         As in `algorithm_2`; the relation is replace-one.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Differential Privacy Under Class Imbalance, Algorithm 1 and Equation 5.
 
     >>> [round(x, 4) for x in algorithm_1(epsilon=1.0, n_records=1000, regularization=0.1, dimension=7)]
     [0.31, 0.1]
     """
-    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    dimension = check_integer("dimension", dimension, low=1)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    curvature = check_real("curvature", curvature, low=0, inclusive="neither")
     bend = curvature * radius**2 / n_records
     left = epsilon - 4 * dimension * bend / regularization
     if left > 0:
@@ -225,7 +204,6 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
     def _check_parameters(self):
         super()._check_parameters()
         check_choice("version", self.version, VERSIONS)
-        check_real("epsilon", self.epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
         if len(self.classes) > 2:
             raise ValueError(f"classes must be two labels for printed constants, got {self.classes!r}")
         if self.version == "icml":

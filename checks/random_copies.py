@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from helpers.checks import check_integer
 from helpers.privacy import REPLACE_ONE, ChangedRows
 from helpers.resampling.oversampling import substitution_bound
 
@@ -60,14 +59,7 @@ def random_copies(*, n_new, n_minority) -> ChangedRows:
     n_minority : int
         Public lower bound, >= 1, on the number of minority records.
 
-    Raises
-    ------
-    ValueError
-        A number out of range.
-
     >>> round(random_copies(n_new=400, n_minority=40).log_mean(0.1), 4)
     1.1503
     """
-    n_new = check_integer("n_new", n_new, low=0)
-    n_minority = check_integer("n_minority", n_minority, low=1)
     return ChangedRows(REPLACE_ONE, certain=1, trials=n_new, probability=1 / n_minority, assumes=("secret copies",))

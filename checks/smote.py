@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checks.arrangements import kissing_upper
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -55,19 +55,12 @@ def printed_pair(epsilon, gamma, *, d, k, n_minority, n_new, version="printed-ic
         As in `changed_rows`.
     version : {"printed-icml", "printed-arxiv", "printed-proof"}
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Rosenblatt et al. 2025, Theorem 3 and its proof.
 
     >>> pair = printed_pair(1.0, 0.0, d=25, k=5, n_minority=1000, n_new=1000)
     >>> round(pair.epsilon, 2), pair.delta > 1
     (220.26, True)
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    gamma = check_real("gamma", gamma, low=0)
     trials = _printed_trials(d, k, n_minority, n_new, "printed-proof")
     exponent = trials * (epsilon - gamma**2 / (k * (2 + gamma)))
     delta = math.exp(exponent) if exponent < _LARGEST_EPSILON else math.inf
@@ -77,9 +70,7 @@ def printed_pair(epsilon, gamma, *, d, k, n_minority, n_new, version="printed-ic
 def _printed_trials(d, k, n_minority, n_new, version) -> float:
     """l ceil(N/n1) with the printed l: k 2^(0.4042 d) in the proof, 2^(0.4042 d) in the statements."""
     _, keeps_k = _SOURCES[check_choice("version", version, VERSIONS)]
-    n_minority = check_integer("n_minority", n_minority, low=2)
-    k = check_integer("k", k, low=1, high=n_minority - 1)
-    ratio = -(-check_integer("n_new", n_new, low=0) // n_minority)
+    ratio = -(-n_new // n_minority)
     return (k if keeps_k else 1) * kissing_upper(d) * ratio
 
 
@@ -110,11 +101,6 @@ def printed_amplification(
     version : {"printed-icml", "printed-arxiv", "printed-proof"}
         The two editions print the same pair; its proof supports a larger one.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Rosenblatt et al. 2025, Theorem 3 and its proof.
 
     >>> from helpers.privacy import REPLACE_ONE
@@ -122,7 +108,7 @@ def printed_amplification(
     (0.3318, 0)-DP, replace-one
     """
     sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "version": version}
-    total = _printed_epsilon(check_real("epsilon", epsilon, low=0), delta, **sizes)
+    total = _printed_epsilon(epsilon, delta, **sizes)
     source, _ = _SOURCES[version]
     return Guarantee(total, 0.0 if delta is None else delta, neighbouring, assumes=(_FALSE,), source=source)
 
@@ -137,15 +123,9 @@ def printed_inner_epsilon(epsilon, *, d, k, n_minority, n_new, delta=None, versi
     others
         As in `printed_amplification`.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     >>> round(printed_inner_epsilon(1.0, d=3, k=5, n_minority=200, n_new=200), 4)
     0.3014
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
     sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "version": version}
     return largest(lambda inner: _printed_epsilon(inner, delta, **sizes) <= epsilon, 0.0, epsilon)
 
@@ -153,7 +133,6 @@ def printed_inner_epsilon(epsilon, *, d, k, n_minority, n_new, delta=None, versi
 def _printed_epsilon(epsilon, delta, **sizes) -> float:
     if delta is None:
         return epsilon * (1 + _printed_trials(**sizes))
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     gamma = _printed_gamma(epsilon, delta, *(sizes[name] for name in ("d", "k", "n_minority", "n_new")))
     return printed_pair(epsilon, gamma, **sizes).epsilon
 

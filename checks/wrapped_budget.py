@@ -2,7 +2,6 @@
 
 from dp_accounting.dp_event import ZCDpEvent
 
-from helpers.checks import check_integer, check_real
 from helpers.privacy import REPLACE_ONE, event_epsilon
 
 
@@ -16,9 +15,6 @@ def wrapped_rho(epsilon, n_rounds=100, alpha=0.67) -> float:
     >>> round(wrapped_rho(1.0), 1)
     27.9
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    n_rounds = check_integer("n_rounds", n_rounds, low=1)
-    alpha = check_real("alpha", alpha, low=0, high=1)
     return n_rounds * (alpha**2 + (1 - alpha) ** 2) * epsilon**2 / 2
 
 
