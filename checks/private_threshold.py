@@ -7,10 +7,9 @@ import math
 
 from scipy.special import ndtr
 
+from checks.two_gaussians import midpoint_sd
 from helpers.checks import check_choice
 from helpers.privacy import gaussian_delta
-
-CHANGES = ("record", "label", "width")
 
 
 def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = "record") -> dict[str, float]:
@@ -39,18 +38,14 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = 
     >>> round(flip_delta(400, 20, 0.5, 1e-5, change="width")["minority"], 6)
     0.000128
     """
-    check_choice("change", change, CHANGES)
+    check_choice("change", change, ("record", "label", "width"))
     moved1 = 0.0 if change == "width" else 2 / n1
     moved0 = 2 / (n0 + 1) if change == "record" else 0.0
-    multiplier = _classic_multiplier(epsilon, delta)
+    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # of the classic noise, in sensitivities
+    before, after = (midpoint_sd(*counts, 0.0, 1.0, multiplier)[1] for counts in ((n0, n1), (n0 + 1, n1 - 1)))
     return {
         "minority": two_gaussian_delta(epsilon, moved1, 2 * multiplier / n1, 2 * multiplier / (n1 - 1)),
-        "midpoint": two_gaussian_delta(
-            2 * epsilon,
-            (moved0 + moved1) / 2,
-            printed_sd(n0, n1, 1.0, epsilon, delta),
-            printed_sd(n0 + 1, n1 - 1, 1.0, epsilon, delta),
-        ),
+        "midpoint": two_gaussian_delta(2 * epsilon, (moved0 + moved1) / 2, before, after),
     }
 
 
@@ -111,17 +106,3 @@ def _one_way(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
         return ndtr(left) + ndtr(-right) if square > 0 else inside
 
     return float(max(mass(0.0, sd) - math.exp(epsilon) * mass(shift, other_sd), 0.0))
-
-
-def printed_sd(n0: int, n1: int, radius: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of the noise in the printed midpoint: half of that of two means with scales 2 radius/n_b.
-
-    >>> round(printed_sd(1000, 50, 5.0, 0.5, 1e-5), 4)
-    0.9702
-    """
-    return radius * _classic_multiplier(epsilon, delta) * math.hypot(1 / n0, 1 / n1)
-
-
-def _classic_multiplier(epsilon, delta) -> float:
-    """Standard deviation of the classic Gaussian noise, in units of the sensitivity."""
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import integrate
 from scipy.special import ndtr, ndtri
 
@@ -79,7 +80,7 @@ def least_average_miss(beta: float, half_range: float) -> float:
 
 def clipped_mean_errors(
     n: int, sd: float, radius: float, mean: float, draws: int, rng: np.random.Generator
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Errors of `draws` means of n clipped normals, every value drawn, in blocks of about four million.
 
     Returns
@@ -87,7 +88,6 @@ def clipped_mean_errors(
     array of shape (draws,)
         Mean of the clipped values minus `mean`.
     """
-    sd, radius = (v for k, v in (("sd", sd), ("radius", radius)))
     block = max(4_000_000 // n, 1)
     errors = np.empty(draws)
     for start in range(0, draws, block):
