@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from helpers.checks import check_choice
@@ -170,14 +170,6 @@ def tuned(trials: pd.DataFrame, by: Sequence[str], value: str = "gap") -> pd.Dat
     steps = means.groupby(by, sort=False).step
     means["at_end"] = (means.step == steps.transform("min")) | (means.step == steps.transform("max"))
     return means.loc[means.groupby(by, sort=False)[value].idxmin()].reset_index(drop=True)
-
-
-def check_positive(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Positive finite numbers (K,), at least one; a `ValueError` that names them otherwise."""
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or not len(values) or not ((values > 0) & (values < np.inf)).all():
-        raise ValueError(f"{name} must be positive finite numbers (K,), got {values.tolist()!r}")
-    return values
 
 
 def _descended(problem, algorithm, scale, setting, epsilon, seed):

@@ -47,7 +47,7 @@ class WeightLeak:
     Parameters
     ----------
     n_majority, n_minority : int
-        At least 1, without the new record.
+        Without the new record.
     sample_rate : float
         q in (0, 1].
     noise_multiplier : float
@@ -206,23 +206,15 @@ def _mixture_deltas(shift: float, own: float, q: float, sigma: float, epsilons: 
         with np.errstate(divide="ignore"):
             return np.log(weights) + (moved * x - moved**2 / 2) / sigma**2
 
-    def ends(losses):  # where the log ratio is this large: found on a grid, then polished by Newton's method
-        x = np.interp(losses, np.logaddexp(*parts(grid)), grid)
-        inside = (x > grid[0]) & (x < grid[-1])
-        for _ in range(3):
-            terms = parts(x)
-            ratio = np.logaddexp(*terms)
-            slope = (shift + own * np.exp(terms[1] - ratio)) / sigma**2
-            x = np.where(inside, x - (ratio - losses) / slope, x)
-        return x
-
-    grid = np.linspace(-_TAIL * sigma, _TAIL * sigma + shift + own, 2001)
+    # Where the log ratio is this large: near the best event, delta does not depend on it to first order.
+    grid = np.linspace(-_TAIL * sigma, _TAIL * sigma + shift + own, 20_001)
+    losses = np.logaddexp(*parts(grid))
 
     def tails(sign, end):  # of the mixture and of N(0)
         mixture = np.sum(weights * ndtr(sign * (moved - end) / sigma), axis=0)
         return mixture, ndtr(-sign * end / sigma)
 
-    above, below = tails(1, ends(epsilons)), tails(-1, ends(-epsilons))
+    above, below = (tails(sign, np.interp(sign * epsilons, losses, grid)) for sign in (1, -1))
     factor = np.exp(epsilons)
     curves = np.array([above[0] - factor * above[1], below[1] - factor * below[0]])
     return np.clip(curves, np.maximum(0.0, -np.expm1(epsilons)), 1.0)
@@ -378,9 +370,7 @@ def threshold_epsilon(noise_multiplier: float, sample_rate: float, steps: int, d
     >>> round(threshold_epsilon(sigma, 1 / n, n, 1 / n**2), 1)
     202.3
     """
-    sigma = noise_multiplier
-    q = sample_rate
-    best = 0.0
+    sigma, q, best = noise_multiplier, sample_rate, 0.0
     for threshold in np.linspace(0.0, 1.0 + 4 * sigma, 81):
         log_p = log_ndtr(-threshold / sigma)
         with_record = (1 - q) * math.exp(log_p) + q * ndtr((1 - threshold) / sigma)

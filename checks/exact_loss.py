@@ -114,6 +114,15 @@ def _log_density(beta, rows, noise_rate, stiffness, pull, loss, weights, norm) -
     return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
 
+def _divisor(data: Sized, neighbour: Sized, n_records: int | None) -> int:
+    """The public number of records: one that is given, or that of both data sets."""
+    if n_records is None and len(data) != len(neighbour):
+        raise ValueError(
+            f"n_records must be given for data sets of different size, got {len(data)} and {len(neighbour)} records"
+        )
+    return len(data) if n_records is None else n_records
+
+
 def softmax_privacy_loss(
     C: ArrayLike,
     data: RowsAndClasses,
@@ -159,12 +168,3 @@ def softmax_privacy_loss(
         return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
     return log_density(data, weights) - log_density(neighbour, neighbour_weights)
-
-
-def _divisor(data: Sized, neighbour: Sized, n_records: int | None) -> int:
-    """The public number of records: one that is given, or that of both data sets."""
-    if n_records is None and len(data) != len(neighbour):
-        raise ValueError(
-            f"n_records must be given for data sets of different size, got {len(data)} and {len(neighbour)} records"
-        )
-    return len(data) if n_records is None else n_records

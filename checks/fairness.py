@@ -151,7 +151,7 @@ class Gap:
             chance = ndtr(-np.abs(scores) / np.asarray(scale))
         return float(np.abs(self.coefficients) @ np.nan_to_num(chance))
 
-    def sampling(self, failure: float) -> float:
+    def sampling(self, failure: float = FAILURE) -> float:
         """What to add on either side of `interval` so that it holds for the population, not these records only.
 
         By Hoeffding's inequality for four proportions, with probability 1 - failure over records drawn independently

@@ -9,7 +9,7 @@ from helpers.checks import check_choice
 METHODS = ("derived", "printed")
 
 
-def noise_norm_bound(dimension, rate, failure, *, method="derived") -> float:
+def noise_norm_bound(dimension: int, rate: float, failure: float, *, method: str = "derived") -> float:
     """A number that ||b|| exceeds with probability at most `failure`, b of density prop. to exp(-rate ||b||).
 
     The norm is Gamma(dimension, 1/rate). "derived" is its exact quantile, "printed" the union bound over the

@@ -6,13 +6,14 @@ Class Imbalance use such constants with class weights, where their printed guara
 """
 
 import math
+from typing import Any
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import check_choice
+from helpers.checks import check_choice, check_real
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
 _SOURCES = {
@@ -25,12 +26,12 @@ _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this
 
 def algorithm_2(
     *,
-    epsilon,
-    n_records,
-    regularization,
-    radius=1.0,
-    curvature=LOGISTIC.curvature,
-    neighbouring=REPLACE_ONE,
+    epsilon: float,
+    n_records: int,
+    regularization: float,
+    radius: float = 1.0,
+    curvature: float = LOGISTIC.curvature,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
 ) -> Calibration:
     """Constants of Chaudhuri, Monteleoni and Sarwate's Algorithm 2, for records of norm at most `radius`.
 
@@ -69,7 +70,13 @@ def algorithm_2(
 
 
 def algorithm_1(
-    *, epsilon, n_records, regularization, dimension, radius=1.0, curvature=LOGISTIC.curvature
+    *,
+    epsilon: float,
+    n_records: int,
+    regularization: float,
+    dimension: int,
+    radius: float = 1.0,
+    curvature: float = LOGISTIC.curvature,
 ) -> Calibration:
     """Constants of Algorithm 1 of the published version, with lambda + Delta in the objective, as its proof has it.
 
@@ -92,17 +99,7 @@ def algorithm_1(
     return Calibration(epsilon / (9 * radius), bend / math.expm1(epsilon / 4))
 
 
-def printed_constants(
-    version,
-    *,
-    epsilon,
-    n_records,
-    regularization,
-    radius=1.0,
-    curvature=LOGISTIC.curvature,
-    neighbouring=REPLACE_ONE,
-    dimension=None,
-) -> Calibration:
+def printed_constants(version: str, *, dimension: int | None = None, **problem: Any) -> Calibration:
     """The constants of one of the printed versions.
 
     Parameters
@@ -111,28 +108,16 @@ def printed_constants(
         "arxiv" has the constants of "chaudhuri", for weighted objectives.
     dimension : int, optional
         "icml" needs it.
-    others
-        As in `algorithm_2`.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or another relation than replace-one for "icml".
+    problem
+        As in `algorithm_2`; "icml" is for replace-one alone.
 
     >>> printed_constants("icml", epsilon=1.0, n_records=1000, regularization=0.1, dimension=7).total_regularization
     0.1
     """
-    problem = {
-        "epsilon": epsilon,
-        "n_records": n_records,
-        "regularization": regularization,
-        "radius": radius,
-        "curvature": curvature,
-    }
     if check_choice("version", version, VERSIONS) == "icml":
-        check_choice("neighbouring", neighbouring, (REPLACE_ONE,))
+        check_choice("neighbouring", problem.pop("neighbouring", REPLACE_ONE), (REPLACE_ONE,))
         return algorithm_1(**problem, dimension=dimension)
-    return algorithm_2(**problem, neighbouring=neighbouring)
+    return algorithm_2(**problem)
 
 
 class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
@@ -204,6 +189,7 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
     def _check_parameters(self):
         super()._check_parameters()
         check_choice("version", self.version, VERSIONS)
+        check_real("epsilon", self.epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
         if len(self.classes) > 2:
             raise ValueError(f"classes must be two labels for printed constants, got {self.classes!r}")
         if self.version == "icml":

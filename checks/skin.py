@@ -24,7 +24,7 @@ from helpers.checks import check_integer
 from helpers.neural import Schedule, train
 from helpers.neural.features import rings
 from helpers.neural.models import with_prior
-from helpers.privacy import ADD_REMOVE, Guarantee, Release, Sensitivity, gaussian, noise_generator
+from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, gaussian_multiplier, noise_generator
 from helpers.study import metrics
 
 # Public bounds: features are in [-1, 1] and a few hundred of them have a length of about 5.
@@ -128,26 +128,23 @@ def release_frame(
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     if X.ndim != 2 or y.shape != X.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(f"X and y must be features (n, d) and integers (n,), got {X.shape} and {y.dtype} {y.shape}")
-    rng, d = noise_generator(random_state, "frame", epsilon, delta, X, y), X.shape[1]
-
-    def noisy(sums: NDArray, bound: float, share: float) -> Release:
-        return gaussian(sums, Sensitivity(bound, ADD_REMOVE, "l2"), share * epsilon, delta / 10, rng)
-
-    counts = noisy(np.bincount(y, minlength=n_classes)[:n_classes], 1.0, 0.1)
-    n = max(counts.value.sum(), 1.0)
-    middle = noisy(_cut(X, _LENGTH).sum(0), _LENGTH, 0.1)
-    gaps = X - middle.value / n
-    squares = noisy(_cut(gaps**2, _SQUARES).sum(0), _SQUARES, 0.1)
-    scale = np.sqrt(np.maximum(squares.value / n, _SHORTEST**2) * d)
-    unit = _cut(gaps / scale, _UNIT) / _UNIT
-    moments = noisy(unit.T @ unit, 1.0, 0.25)
-    values, vectors = np.linalg.eigh((moments.value + moments.value.T) / (2 * n))
-    noise_alone = moments.guarantee.event.noise_multiplier * np.sqrt(2 * d) / n  # its largest eigenvalue, about
-    values = np.maximum(values - noise_alone, 0)
+    ledger = Ledger((X, y), ADD_REMOVE, noise_generator(random_state, "frame", epsilon, delta, X, y))
+    usual, finer = (gaussian_multiplier(share * epsilon, delta / 10) for share in (0.1, 0.25))
+    counts = ledger.gaussian(lambda records: np.bincount(records[1], minlength=n_classes)[:n_classes], 1.0, usual)
+    n = max(counts.sum(), 1.0)
+    centre = ledger.gaussian(lambda records: _cut(records[0], _LENGTH).sum(0), _LENGTH, usual) / n
+    gaps = ledger.view(lambda records: records[0] - centre)
+    squares = gaps.gaussian(lambda rows: _cut(rows**2, _SQUARES).sum(0), _SQUARES, usual)
+    d = len(centre)
+    scale = np.sqrt(np.maximum(squares / n, _SHORTEST**2) * d)
+    units = gaps.view(lambda rows: _cut(rows / scale, _UNIT) / _UNIT)
+    moments = units.gaussian(lambda rows: rows.T @ rows, 1.0, finer)
+    values, vectors = np.linalg.eigh((moments + moments.T) / (2 * n))
+    values = np.maximum(values - finer * np.sqrt(2 * d) / n, 0)  # less the largest eigenvalue of noise alone, about
     size = np.sqrt(max((values / (values + _RIDGE)).sum(), 1.0))
     whitening = (vectors / np.sqrt(values + _RIDGE)) @ vectors.T / size
-    events = tuple(release.guarantee.event for release in (counts, middle, squares, moments))
-    return Frame(np.maximum(counts.value, 1.0), middle.value / n, scale, whitening, events)
+    events = tuple(event for event, times in ledger.bill.items() for _ in range(times))
+    return Frame(np.maximum(counts, 1.0), centre, scale, whitening, events)
 
 
 def _cut(rows: NDArray, length: float) -> NDArray:
@@ -227,7 +224,7 @@ def fit(
     usual = {
         "class_weight": weights,
         "weighting": "bound",
-        "augment": _as_they_are if rows.ndim == 3 else None,
+        "augment": nn.Identity() if rows.ndim == 3 else None,
         "random_state": random_state,
     }
     model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
@@ -261,10 +258,6 @@ def _descended(
     return done.model, plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
 
 
-def _as_they_are(views: Tensor) -> Tensor:
-    return views
-
-
 # ---------------------------------------------------------------------------------------------------------- networks
 
 
@@ -282,11 +275,6 @@ class MapCNN(nn.Module):
     seed : int
         Of the starting values, which are public.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Source: Tramer and Boneh 2021, who train such networks on scattering maps.
 
     >>> MapCNN(60, 7)(torch.zeros(2, 60, 7, 7)).shape
@@ -294,9 +282,6 @@ class MapCNN(nn.Module):
     """
 
     def __init__(self, channels: int, n_classes: int, *, width: int = 32, seed: int = 0) -> None:
-        for name, value, low in (("channels", channels, 1), ("n_classes", n_classes, 2), ("width", width, 1)):
-            check_integer(name, value, low=low)
-        seed = check_integer("seed", seed, low=0, high=2**63 - 1)
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
