@@ -12,40 +12,35 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 
-def bagging_distribution(
-    records: Sequence[Hashable],
-    n_estimators,
-    sample_size,
-    learner: Callable[[tuple], Hashable] = tuple,
-) -> dict[tuple, Fraction]:
-    """Exact law of the m models that bagging with replacement releases, by going through all n^(m k) outcomes.
+def bagging_distribution(records: Sequence[Hashable], n_estimators: int, sample_size: int) -> dict[tuple, Fraction]:
+    """Exact law of the m bags that are drawn with replacement, by going through all n^(m k) outcomes.
+
+    Every learner, randomised or not, is a post-processing of the bags.
 
     Parameters
     ----------
     records : sequence of hashable
     n_estimators, sample_size : int
         m and k.
-    learner : callable
-        Deterministic, from a bag (its draws, sorted) to a model. The default releases the bag itself, of which every
-        other learner, randomised or not, is a post-processing.
 
     >>> bagging_distribution("ab", 1, 1)
     {(('a',),): Fraction(1, 2), (('b',),): Fraction(1, 2)}
     """
     weight = Fraction(1, len(records) ** sample_size)
-    bag = Counter()
+    bag: defaultdict[tuple, Fraction] = defaultdict(Fraction)
     for draws in itertools.product(records, repeat=sample_size):
-        bag[learner(tuple(sorted(draws)))] += weight
-    law = defaultdict(Fraction)
-    for models in itertools.product(bag.items(), repeat=n_estimators):
-        law[tuple(model for model, _ in models)] += math.prod(weight for _, weight in models)
-    return dict(law)
+        bag[tuple(sorted(draws))] += weight
+    return {
+        tuple(one for one, _ in bags): math.prod(share for _, share in bags)
+        for bags in itertools.product(bag.items(), repeat=n_estimators)
+    }
 
 
-def hockey_stick(law: Mapping, other: Mapping, factor) -> Fraction:
+def hockey_stick(law: Mapping, other: Mapping, factor: Fraction | int) -> Fraction:
     """Sum of the positive parts of law - factor * other: the smallest delta for e^epsilon = `factor`, exactly.
 
     >>> hockey_stick({"a": Fraction(3, 4), "b": Fraction(1, 4)}, {"b": Fraction(1)}, 1)
@@ -54,7 +49,15 @@ def hockey_stick(law: Mapping, other: Mapping, factor) -> Fraction:
     return sum((max(p - factor * other.get(outcome, 0), 0) for outcome, p in law.items()), Fraction(0))
 
 
-def worst_learner_delta(epsilon, inner_epsilon, *, n_records, sample_size, inner_delta=0.0, replacement=True) -> float:
+def worst_learner_delta(
+    epsilon: float,
+    inner_epsilon: float,
+    *,
+    n_records: int,
+    sample_size: int,
+    inner_delta: float = 0.0,
+    replacement: bool = True,
+) -> float:
     """Largest delta at `epsilon` that any (inner_epsilon, inner_delta)-DP learner has on one bag: a linear programme.
 
     The unknowns are the probabilities of one event for all bags over the n + 1 records of two replace-one neighbours
@@ -116,7 +119,7 @@ def _replacements(bag: tuple, n_values: int) -> set[tuple]:
     return changed - {bag}
 
 
-def bags_touched(y, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+def bags_touched(y: ArrayLike, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """What one flipped label does at worst: (bags that change, records that come or go in all bags together).
 
     The changed record counts as another record afterwards (its label differs). All n flips are tried.
@@ -150,7 +153,7 @@ def _contents(y, bags) -> defaultdict[int, set]:
     return contents
 
 
-def liu_parameters(n_records, n_draws) -> tuple[float, float]:
+def liu_parameters(n_records: int, n_draws: float) -> tuple[float, float]:
     """(epsilon, delta) printed for bagging learners that are not private, from the product m k of the two sizes.
 
     epsilon = m k log((n + 1)/n) and delta = 1 - ((n - 1)/n)^(m k).
@@ -170,7 +173,7 @@ def liu_parameters(n_records, n_draws) -> tuple[float, float]:
     return n_draws * math.log1p(1 / n_records), -math.expm1(n_draws * math.log1p(-1 / n_records))
 
 
-def draws_for_delta(n_records, exponent) -> float:
+def draws_for_delta(n_records: int, exponent: float) -> float:
     """The product m k at which the printed delta equals n^-exponent. Below 1 for every exponent > 1.
 
     Source: Rosenblatt et al. 2025, proof of Proposition 4.

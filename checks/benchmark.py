@@ -354,23 +354,3 @@ PUBLIC: dict[str, Pipeline] = {
     for weighted in (False, True)
 }
 """Without privacy: eight of the nine rows of Tables 13 to 20; the ninth is a network."""
-
-
-def rank_sum_gap(ranks: Sequence[float]) -> float:
-    """Sum of average ranks minus k(k + 1)/2: 0 for complete blocks with averaged ties, whatever the data.
-
-    Printed ranks of k methods with two decimals can differ from it by at most 0.005 k through rounding; a larger gap
-    means another tie rule or incomplete blocks.
-
-    Raises
-    ------
-    ValueError
-        No ranks, or ranks outside [1, k].
-
-    >>> round(rank_sum_gap([1.45, 2.77, 3.19, 2.89]), 2)  # the printed ranks for AUC
-    0.3
-    """
-    ranks = [float(rank) for rank in ranks]
-    if not ranks:
-        raise ValueError("ranks must hold at least one rank, got none")
-    return sum(ranks) - len(ranks) * (len(ranks) + 1) / 2

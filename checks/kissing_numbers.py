@@ -89,8 +89,6 @@ class DelsarteCertificate:
         >>> delsarte_bound(8).verify()
         True
         """
-        if not all(map(math.isfinite, (self.bound, self.eta, *self.coefficients))):
-            return False
         if not (self.dimension >= 2 and self.coefficients and min(self.coefficients) >= 0 and 0 <= self.eta < 1):
             return False
         if Fraction(self.bound) < _delsarte_value(self.coefficients, self.eta):
@@ -130,7 +128,8 @@ def delsarte_bound(dimension: int) -> DelsarteCertificate:
     coefficients = tuple(c.tolist())
     eta = violation + _FIRST_ETA
     while eta < 1:
-        certificate = DelsarteCertificate(dimension, coefficients, eta, _rounded_up(_delsarte_value(coefficients, eta)))
+        bound = math.nextafter(float(_delsarte_value(coefficients, eta)), math.inf)
+        certificate = DelsarteCertificate(dimension, coefficients, eta, bound)
         if certificate.verify():
             return certificate
         eta *= 2
@@ -186,11 +185,6 @@ def _peaks(x, y) -> NDArray[np.float64]:
 
 def _delsarte_value(coefficients, eta) -> Fraction:
     return 1 + sum(map(Fraction, coefficients)) / (1 - Fraction(eta))
-
-
-def _rounded_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 # --- configurations -------------------------------------------------------------------------------

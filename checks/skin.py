@@ -185,11 +185,8 @@ def fit(
     y: ArrayLike,
     plan: Schedule,
     *,
-    delta: float,
-    rate: float,
     power: float = 0.0,
     offset: bool = True,
-    random_state: int | None = None,
     **options: Any,
 ) -> Linear:
     """A linear model without a bias by noisy descent with momentum .9; the second half of its steps is averaged.
@@ -202,60 +199,22 @@ def fit(
     y : array of integers (n,)
     plan : Schedule
         From `frame.calibrated`.
-    delta : float
-        Of the guarantee.
-    rate : float
-        Learning rate.
     power : float
         Classes weigh (smallest count / count)^power, by the noisy counts; weights are on the bound of a gradient.
     offset : bool
         Whether the log prior is added to the logits in training.
-    random_state, options
-        As in `helpers.neural.train`.
-
-    Raises
-    ------
-    ValueError
-        As `helpers.neural.train`.
+    options
+        As in `fit_network`.
     """
     rows, n_classes = np.asarray(rows), len(frame.counts)
     weights = (frame.counts.min() / frame.counts) ** power
     shift = frame.log_prior if offset else np.zeros(n_classes)
-    usual = {
-        "class_weight": weights,
-        "weighting": "bound",
-        "augment": nn.Identity() if rows.ndim == 3 else None,
-        "random_state": random_state,
-    }
+    usual = {"class_weight": weights, "weighting": "bound", "augment": nn.Identity() if rows.ndim == 3 else None}
     model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
     nn.init.zeros_(model.weight)
-    model = with_prior(model, shift)
-    done, guarantee = _descended(frame, model, rows, y, plan, delta=delta, rate=rate, **usual | options)
-    learnt = done.model.weight.detach().double().numpy()
-    return Linear(learnt, shift, frame.log_prior + np.log(weights), guarantee)
-
-
-def _descended(
-    frame: Frame,
-    model: nn.Module,
-    inputs: NDArray,
-    y: ArrayLike,
-    plan: Schedule,
-    *,
-    delta: float,
-    rate: float,
-    **options,
-) -> tuple[nn.Module, Guarantee]:
-    """The mean of the models of the second half of the steps, and the guarantee of frame and model together."""
-    usual = {
-        "n_records": max(int(frame.counts.sum()), 1),
-        "average": 0.5,
-        "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
-        "accounting": ACCOUNTING,
-        "progress": False,
-    }
-    done = train(model, inputs, y, plan, delta=delta, **usual | options)
-    return done.model, plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
+    done = fit_network(frame, model, rows, y, plan, prior=shift, **usual | options)
+    learnt = done.model.model.weight.detach().double().numpy()
+    return Linear(learnt, shift, frame.log_prior + np.log(weights), done.guarantee)
 
 
 # ---------------------------------------------------------------------------------------------------------- networks
@@ -327,7 +286,8 @@ def fit_network(
     *,
     delta: float,
     rate: float,
-    **options,
+    prior: ArrayLike | None = None,
+    **options: Any,
 ) -> Network:
     """A network by noisy descent with momentum .9; the second half of its steps is averaged.
 
@@ -340,17 +300,33 @@ def fit_network(
     inputs : array (n, ...)
         Maps or bytes.
     y : array of integers (n,)
-    plan, delta, rate, options
-        As for `fit`.
+    plan : Schedule
+        From `frame.calibrated`.
+    delta : float
+        Of the guarantee.
+    rate : float
+        Learning rate.
+    prior : array (K,), optional
+        Added to the logits in training; the frame's log prior if left out.
+    options
+        As in `helpers.neural.train`.
 
     Raises
     ------
     ValueError
         As `helpers.neural.train`.
     """
-    model = with_prior(model, frame.log_prior)
-    done, guarantee = _descended(frame, model, np.asarray(inputs), y, plan, delta=delta, rate=rate, **options)
-    return Network(done.cpu(), guarantee)
+    usual = {
+        "n_records": max(int(frame.counts.sum()), 1),
+        "average": 0.5,
+        "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
+        "accounting": ACCOUNTING,
+        "progress": False,
+    }
+    model = with_prior(model, frame.log_prior if prior is None else prior)
+    done = train(model, np.asarray(inputs), y, plan, delta=delta, **usual | options)
+    guarantee = plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
+    return Network(done.model.cpu(), guarantee)
 
 
 # --------------------------------------------------------------------------------------------------------- decisions

@@ -42,15 +42,6 @@ class Found(NamedTuple):
     neighbour_weights: NDArray[np.float64]
 
 
-class _Pair(NamedTuple):
-    """Labels, multiplicities and class weights of two neighbouring data sets whose features are still free."""
-
-    signs: NDArray
-    neighbour_signs: NDArray
-    weights: NDArray
-    neighbour_weights: NDArray
-
-
 def worst_case_loss(
     calibration: Calibration,
     *,
@@ -98,8 +89,8 @@ def worst_case_loss(
     found = []
     for _ in range(n_restarts):
         flip, count = _draw_labels(n_records, minority, rng)
-        pair = _pair(n_records, count, flip, n_groups or min(dimension, 8), class_weight)
-        found.append(_ascend(pair, calibration, n_records, dimension, fit_intercept, rng))
+        sides = _pair(n_records, count, flip, n_groups or min(dimension, 8), class_weight)
+        found.append(_ascend(*sides, calibration, n_records, dimension, fit_intercept, rng))
     return max(found, key=lambda case: case.loss)
 
 
@@ -114,7 +105,8 @@ def _draw_labels(n_records, minority, rng) -> tuple[tuple[int, int], int]:
     return flip, int(np.clip(round(share * n_records), low, high))
 
 
-def _pair(n_records, minority, flip, n_groups, class_weight) -> _Pair:
+def _pair(n_records, minority, flip, n_groups, class_weight) -> tuple[list[NDArray], list[NDArray]]:
+    """Signs (g,) and weights (g,) of the kinds of records in both data sets, whose features are still free."""
     stay = np.array([n_records - minority, minority])
     stay[flip[0]] -= 1
     kinds = np.minimum(n_groups, stay)
@@ -127,11 +119,11 @@ def _pair(n_records, minority, flip, n_groups, class_weight) -> _Pair:
         each = np.ones(2) if class_weight is None else class_weights(counts)
         signs.append(2 * labels - 1)
         weights.append(np.append(sizes, 1) * each[labels])
-    return _Pair(*signs, *weights)
+    return signs, weights
 
 
-def _ascend(pair, calibration, n_records, dimension, fit_intercept, rng) -> Found:
-    kinds, free = len(pair.signs), dimension - fit_intercept
+def _ascend(signs, weights, calibration, n_records, dimension, fit_intercept, rng) -> Found:
+    kinds, free = len(signs[0]), dimension - fit_intercept
     stiffness = n_records * np.broadcast_to(np.asarray(calibration.total_regularization, dtype=float), dimension)
     rate = calibration.noise_rate
 
@@ -141,26 +133,25 @@ def _ascend(pair, calibration, n_records, dimension, fit_intercept, rng) -> Foun
         rows = features / np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
         if fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))]) / np.sqrt(2)
-        other = pair.neighbour_signs[:, None] * np.vstack([rows[:-2], rows[-1:]])
-        return theta[:dimension], features, pair.signs[:, None] * rows[:-1], other
+        other = signs[1][:, None] * np.vstack([rows[:-2], rows[-1:]])
+        return theta[:dimension], features, signs[0][:, None] * rows[:-1], other
 
     def objective(theta):
         beta, features, data, other = unpack(theta)
-        value, slope, pull = _log_density(beta, data, pair.weights, rate, stiffness)
-        value2, slope2, pull2 = _log_density(beta, other, pair.neighbour_weights, rate, stiffness)
+        value, slope, pull = _log_density(beta, data, weights[0], rate, stiffness)
+        value2, slope2, pull2 = _log_density(beta, other, weights[1], rate, stiffness)
         change = np.zeros((kinds + 1, dimension))
-        change[:-1] += pair.signs[:, None] * pull
-        change[:-2] -= (pair.neighbour_signs[:, None] * pull2)[:-1]
-        change[-1] -= pair.neighbour_signs[-1] * pull2[-1]
+        change[:-1] += signs[0][:, None] * pull
+        change[:-2] -= (signs[1][:, None] * pull2)[:-1]
+        change[-1] -= signs[1][-1] * pull2[-1]
         inner = _features_gradient(features, change[:, :-1] / np.sqrt(2) if fit_intercept else change)
         return value2 - value, -np.concatenate([slope - slope2, inner.ravel()])
 
     start = _start(kinds, free, dimension, rng)
     found = descend(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 400, "maxfun": 600})
     beta, _, data, other = unpack(found.x)
-    sides = {"weights": pair.weights, "neighbour_weights": pair.neighbour_weights}
-    exact = privacy_loss(beta, data, other, **calibration._asdict(), n_records=n_records, **sides)
-    return Found(exact, beta, data, other, pair.weights, pair.neighbour_weights)
+    options = {"n_records": n_records, "weights": weights[0], "neighbour_weights": weights[1]}
+    return Found(privacy_loss(beta, data, other, **calibration._asdict(), **options), beta, data, other, *weights)
 
 
 def _start(kinds, free, dimension, rng) -> NDArray[np.float64]:
