@@ -332,13 +332,7 @@ PIPELINES: dict[str, Pipeline] = {
     "weighted DP-SGD FTT, printed": partial(
         network,
         "ft-transformer",
-        {
-            **_NETWORK,
-            "class_weight": "private",
-            "weighting": "loss",
-            "learning_rate": 0.05,
-            "neighbouring": ADD_REMOVE,
-        },
+        {**_NETWORK, "class_weight": "private", "weighting": "loss", "learning_rate": 0.05, "neighbouring": ADD_REMOVE},
     ),
 }
 """Private, by name. Printed formulas are added by the chapter that shows what they guarantee."""

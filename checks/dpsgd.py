@@ -284,12 +284,7 @@ def weighted_average(
 
 
 def minibatch_move(
-    gradients: ArrayLike,
-    labels: ArrayLike,
-    record: int,
-    new_gradient: ArrayLike,
-    batch: ArrayLike,
-    clip_norm: float,
+    gradients: ArrayLike, labels: ArrayLike, record: int, new_gradient: ArrayLike, batch: ArrayLike, clip_norm: float
 ) -> float:
     """How far the `weighted_average` of a batch moves when one record's label flips and its gradient is replaced.
 

@@ -14,9 +14,8 @@ from scipy.stats.distributions import rv_frozen
 
 from checks.exact_loss import privacy_loss, softmax_privacy_loss
 from checks.worst_case import Found
-from helpers.checks import check_choice
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, zero_sum_basis
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.privacy import REPLACE_ONE, NeighboringRelation
 
 
 def directed_search(
@@ -52,7 +51,6 @@ def directed_search(
     >>> 0.8 < directed_search(1.0, 1.0, **many, neighbouring=ADD_REMOVE).loss <= 1.0
     True
     """
-    check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     constants = {"noise_rate": noise_rate, "total_regularization": stiffness / n_records, "n_records": n_records}
     if not isinstance(loss, Softmax):
         constants["loss"] = loss

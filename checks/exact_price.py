@@ -19,9 +19,8 @@ from scipy.optimize import minimize as descend
 from scipy.special import softmax
 
 from checks.exact_loss import privacy_loss
-from helpers.checks import check_choice
 from helpers.erm.losses import LOGISTIC, Loss
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.privacy import REPLACE_ONE, NeighboringRelation
 
 _WIDEST = 40.0  # margins beyond which no loss used here bends
 _SQRT2 = math.sqrt(2)
@@ -93,14 +92,13 @@ def price(
     >>> price(0.5, 2.0).epsilon, round(price(0.5, 0.5, neighbouring=ADD_REMOVE).epsilon, 4)
     (1.0, 0.7013)
     """
-    replaced = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE
     pull, bend = noise_rate * radius, radius**2 / stiffness
     margins = np.linspace(-_WIDEST, _WIDEST, 8001)
     for width in (1e-2, 1e-5, 1e-8):  # the last rounds find edges at which the curvature jumps
         each = -pull * loss.slope(margins) + np.log1p(bend * loss.bend(margins))
         best = margins[np.argmax(each)]
         margins = best + np.linspace(-width, width, 2001)
-    return Price(float(each.max() + pull * replaced), float(best))
+    return Price(float(each.max() + pull * (neighbouring == REPLACE_ONE)), float(best))
 
 
 def softmax_price(
@@ -121,7 +119,6 @@ def softmax_price(
     >>> round(softmax_price(0.5, 8.0, 3), 4), round(softmax_price(0.5, 0.1, 2, neighbouring=ADD_REMOVE), 3)
     (1.4142, 2.182)
     """
-    replaced = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE
 
     bend = 1 / stiffness
 
@@ -132,7 +129,7 @@ def softmax_price(
 
     starts = [shift + 4.0 * np.eye(n_classes - 1)[0] * one for shift in (-2.0, 0.0, 2.0, 5.0) for one in (0, 1)]
     found = [-descend(negative, start, method="BFGS").fun for start in starts]
-    return float(max(*found, noise_rate * _SQRT2) + noise_rate * _SQRT2 * replaced)
+    return float(max(*found, noise_rate * _SQRT2) + noise_rate * _SQRT2 * (neighbouring == REPLACE_ONE))
 
 
 def constructed_loss(noise_rate: float, stiffness: float, *, loss: Loss = LOGISTIC, radius: float = 1.0) -> float:

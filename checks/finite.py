@@ -11,8 +11,7 @@ from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from helpers.checks import check_choice
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.privacy import ADD_REMOVE
 
 
 def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64] | float:
@@ -36,11 +35,6 @@ def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: ArrayLike) -> NDArray[np.f
 
 def renyi_divergence(log_p: ArrayLike, log_q: ArrayLike, order: float) -> NDArray[np.float64] | float:
     """D_order(P || Q) in nats from log probabilities, outputs on the last axis.
-
-    Raises
-    ------
-    ValueError
-        `order` is not above 1.
 
     Source: Mironov 2017, Definition 3.
 
@@ -75,7 +69,6 @@ def neighbouring_histograms(
     >>> [pairs.tolist() for pairs in neighbouring_histograms(1, 2, ADD_REMOVE)]
     [[[0, 1], [0, 1], [1, 0], [1, 0]], [[1, 1], [0, 2], [2, 0], [1, 1]]]
     """
-    check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     counts = itertools.product(range(n_records + 1), repeat=n_values)
     unit = np.eye(n_values, dtype=int)
     leaving = [np.zeros(n_values, dtype=int)] if neighbouring is ADD_REMOVE else list(unit)

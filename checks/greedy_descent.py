@@ -12,7 +12,6 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from helpers.checks import check_choice
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 _NODES, _WEIGHTS = leggauss(40)
@@ -72,7 +71,7 @@ def printed_scales(
     >>> printed_scales([0.01, 1.0], 1000, 1.0, ADD_REMOVE).tolist()
     [2e-05, 0.002]
     """
-    moved = 1 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == ADD_REMOVE else 2
+    moved = 1 if neighbouring == ADD_REMOVE else 2
     return 2 * moved * np.asarray(limits, dtype=float) / (n_records * epsilon)
 
 

@@ -7,14 +7,12 @@ themselves, for use in a guarantee, are in `helpers.resampling.kissing`.
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
-from sklearn.utils import check_array
 from sympy import QQ, Poly, Rational, Symbol
 
 # --- the linear programming bound -----------------------------------------------------------------
@@ -189,7 +187,7 @@ def _delsarte_value(coefficients, eta) -> Fraction:
 
 # --- configurations -------------------------------------------------------------------------------
 
-_BLOCK = 4096
+_BLOCK = 512
 _TOLERANCE = 1e-9  # on the cosine, for vectors that are not integers
 
 
@@ -239,41 +237,28 @@ def verify_configuration(points: ArrayLike) -> ConfigurationCheck:
     Raises
     ------
     ValueError
-        Fewer than two points, a point at the origin, or integer vectors of different lengths or too long for exact
-        arithmetic.
+        Integer vectors of different lengths, or too long for exact arithmetic.
 
     >>> from checks.arrangements import minimal_vectors
     >>> check = verify_configuration(minimal_vectors(8))
     >>> check.largest_cosine, check.exact, check.valid
     (0.5, True, True)
     """
-    points = check_array(points, dtype=None, ensure_min_samples=2)
+    points = np.asarray(points)
     exact = np.issubdtype(points.dtype, np.integer)
     squares = np.square(points, dtype=np.float64).sum(axis=1)
-    if squares.min() == 0:
-        raise ValueError("points must be different from the origin, got a row of zeros")
     if exact:
         if squares.min() != squares.max() or squares[0] >= 2**24:
-            raise ValueError(
-                "integer points must have one squared length, below 2^24, "
-                f"got {squares.min():.0f} to {squares.max():.0f}"
-            )
+            raise ValueError("integer points must have one squared length, below 2^24, got others")
         points, length = points.astype(np.float32), squares[0]
     else:
         points, length = points / np.sqrt(squares)[:, None], 1.0
-    largest = max(_largest_products(points))
-    return ConfigurationCheck(*points.shape, float(largest / length), exact)
-
-
-def _largest_products(points) -> Iterator[float]:
-    """Largest inner product of two distinct rows, block by block."""
-    starts = range(0, len(points), _BLOCK)
-    for i in starts:
-        for j in range(i, len(points), _BLOCK):
-            products = points[i : i + _BLOCK] @ points[j : j + _BLOCK].T
-            if i == j:
-                np.fill_diagonal(products, -np.inf)
-            yield products.max()
+    largest = -math.inf
+    for start in range(0, len(points), _BLOCK):
+        products = points[start : start + _BLOCK] @ points[start:].T
+        np.fill_diagonal(products, -np.inf)  # a point with itself
+        largest = max(largest, products.max())
+    return ConfigurationCheck(*points.shape, float(largest / length), bool(exact))
 
 
 def kissing_lower(dimension: int) -> float:

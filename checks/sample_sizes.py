@@ -94,13 +94,7 @@ def empirical_gap_bound(
 
 
 def excess_loss_bound(
-    mechanism: str,
-    *,
-    n_records: int,
-    regularization: float,
-    comparator_norm: float,
-    failure: float,
-    **problem: Any,
+    mechanism: str, *, n_records: int, regularization: float, comparator_norm: float, failure: float, **problem: Any
 ) -> ExcessBound:
     """Bound on L(f_priv) - L(f_0) that fails with probability at most 2 `failure`, for n independent records.
 

@@ -11,13 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checks.arrangements import kissing_upper
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    ChangedRows,
-    Guarantee,
-    NeighboringRelation,
-)
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, NeighboringRelation
 from helpers.privacy.search import largest
 from helpers.resampling.smote import changed_rows
 

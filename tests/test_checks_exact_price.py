@@ -208,8 +208,3 @@ def test_records_of_a_kind_are_weights():
     assert erm_audit.exact_delta(0.1, *short, **constants, **twice) == pytest.approx(
         erm_audit.exact_delta(0.1, *pair, **constants)
     )
-
-
-def test_an_unknown_relation_is_refused():
-    with pytest.raises(ValueError, match="neighbouring"):
-        exact_price.price(1.0, 1.0, neighbouring="both")
