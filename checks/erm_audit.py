@@ -47,6 +47,7 @@ def directed_search(
     loss : Loss or Softmax
     n_restarts : int
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> many = dict(n_records=1000, dimension=2, rng=np.random.default_rng(0), n_restarts=3)
     >>> 0.8 < directed_search(1.0, 1.0, **many, neighbouring=ADD_REMOVE).loss <= 1.0
     True

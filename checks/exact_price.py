@@ -89,6 +89,7 @@ def price(
 
     Source: the theorem on the exact epsilon in the chapter on private ERM.
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> price(0.5, 2.0).epsilon, round(price(0.5, 0.5, neighbouring=ADD_REMOVE).epsilon, 4)
     (1.0, 0.7013)
     """
@@ -116,6 +117,7 @@ def softmax_price(
     others
         As in `price`.
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> round(softmax_price(0.5, 8.0, 3), 4), round(softmax_price(0.5, 0.1, 2, neighbouring=ADD_REMOVE), 3)
     (1.4142, 2.182)
     """

@@ -95,7 +95,7 @@ def printed_inner_epsilon(epsilon: float, *, delta: float, d: int, k: int, n_min
         As in `printed_pair`; at least one new record.
 
     >>> round(printed_inner_epsilon(1.0, delta=1e-6, d=3, k=5, n_minority=200, n_new=200), 4)
-    0.2141
+    0.2224
     """
     sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new}
 
