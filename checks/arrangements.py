@@ -39,7 +39,6 @@ def configuration(dimension: int) -> NDArray[np.float64]:
     >>> [configuration(d).shape[0] for d in (1, 2, 3, 4, 8)]
     [2, 6, 12, 24, 240]
     """
-    dimension = check_choice("dimension", dimension, (1, 2, 3, 4, 8, 24))
     if dimension == 2:
         angles = np.arange(6) * math.pi / 3
         return np.column_stack([np.cos(angles), np.sin(angles)])

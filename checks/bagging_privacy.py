@@ -86,7 +86,8 @@ def worst_learner_delta(
     objective = np.array([math.exp(epsilon) * there.get(bag, 0.0) - here.get(bag, 0.0) for bag in bags])
     rows, bounds = [], []
     for bag in bags:
-        for other in _replacements(bag, n_records + 1):
+        changes = itertools.product(range(sample_size), range(n_records + 1))
+        for other in {tuple(sorted((*bag[:k], value, *bag[k + 1 :]))) for k, value in changes} - {bag}:
             # f(bag) <= e^eps f(other) + delta for the event, and the same for its complement, 1 - f.
             for sign in (1, -1):
                 row = np.zeros(len(bags))
@@ -108,15 +109,6 @@ def _bag_law(records: Iterable[int], sample_size: int, replacement: bool) -> dic
         bag: orders / math.prod(math.factorial(count) for count in Counter(bag).values())
         for bag in itertools.combinations_with_replacement(records, sample_size)
     }
-
-
-def _replacements(bag: tuple, n_values: int) -> set[tuple]:
-    changed = {
-        tuple(sorted((*bag[:place], value, *bag[place + 1 :])))
-        for place in range(len(bag))
-        for value in range(n_values)
-    }
-    return changed - {bag}
 
 
 def bags_touched(y: ArrayLike, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:

@@ -10,8 +10,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from helpers.checks import check_choice
-
 
 def printed_variance(limit: float, n_updates: int, n_records: int, epsilon: float) -> float:
     """The slide's variance of the noise on a mean slope, without its unnamed constant: L T / (n epsilon)^2.
@@ -84,10 +82,9 @@ def coordinate_bound(
     >>> [round(coordinate_bound([1.0, 0.1], [1.0, 1.0], [1.0, 1.0], 100, 0.1, split=s), 3) for s in ("printed", "best")]
     [0.201, 0.156]
     """
-    check_choice("split", split, ("printed", "best"))
     limits, roots = np.asarray(limits, dtype=float), np.sqrt(smoothness)
     ratios = limits / roots
-    size = math.sqrt(len(limits)) * np.linalg.norm(ratios) if split == "printed" else ratios.sum()
+    size = {"printed": math.sqrt(len(limits)) * np.linalg.norm(ratios), "best": ratios.sum()}[split]
     return gradient_bound(float(size), float(np.linalg.norm(roots * np.asarray(optimum))), 1, n_records, mu)
 
 

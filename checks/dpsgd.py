@@ -27,7 +27,7 @@ _LARGEST_EPSILON = 25.0  # beyond it, rounding in the densities could show
 _ROUNDING = 1e-13  # of the largest probability; taken off every likelihood ratio
 _TAIL = 14.0  # standard deviations to either side: nothing is left outside
 _GRID = 256  # points to a standard deviation of the noise
-_BLOCKS = 32  # of batch sizes, each read as its largest
+_BLOCKS = 32  # of batch sizes
 _COUNTS = 200  # numbers of steps that a threshold test tries
 
 
@@ -115,16 +115,19 @@ class WeightLeak:
         Source: dominating pairs of mixtures of Gaussians (Choquette-Choo et al. 2024), composed by dp-accounting's
         connect-the-dots (Doroshenko et al. 2022).
         """
-        sizes, chances, rest = _blocks(self.n_majority + self.n_minority, self.sample_rate)
+        n, q = self.n_majority + self.n_minority, self.sample_rate
+        # Batch sizes in blocks, each read as its largest; what lies above all of them counts as a broken promise.
+        spread = math.sqrt(n * q * (1 - q))
+        first, last = max(math.floor(n * q - 4 * spread), 0), min(math.ceil(n * q + 9 * spread + 20 * (q < 1)), n)
+        sizes = np.unique(np.linspace(first, last, _BLOCKS).astype(int))
+        chances = np.diff(binom.cdf(sizes, n, q), prepend=0.0)
         each, own = self._largest_moves()
         farthest = (sizes[-1] * each + own) / self.noise_multiplier
-        last = math.ceil(farthest * (_TAIL + farthest) / interval) + 5
-        dots = np.arange(-last, last + 1)
-        curves = np.full((2, len(dots)), rest)
+        end = math.ceil(farthest * (_TAIL + farthest) / interval) + 5
+        dots = np.arange(-end, end + 1)
+        curves = np.full((2, len(dots)), float(binom.sf(last, n, q)))
         for size, chance in zip(sizes, chances, strict=True):
-            curves += chance * _mixture_deltas(
-                size * each, own, self.sample_rate, self.noise_multiplier, dots * interval
-            )
+            curves += chance * _mixture_deltas(size * each, own, q, self.noise_multiplier, dots * interval)
         pmfs = [create_pmf_pessimistic_connect_dots(interval, dots, np.minimum(curve, 1.0)) for curve in curves]
         composed = PrivacyLossDistribution(*pmfs).self_compose(self.steps)
         return float(composed.get_epsilon_for_delta(delta))
@@ -183,15 +186,6 @@ def _log_bernoulli(q: float, t: NDArray) -> NDArray[np.complex128]:
     """log(1 - q + q e^(it)), to the last digit also where it is close to 0: it is multiplied by millions."""
     half = np.sin(t / 2) ** 2
     return 0.5 * np.log1p(-4 * q * (1 - q) * half) + 1j * np.arctan2(q * np.sin(t), 1 - 2 * q * half)
-
-
-def _blocks(n: int, q: float) -> tuple[NDArray, NDArray, float]:
-    """Batch sizes in blocks: the largest of each block, its probability, and the probability of what lies above."""
-    spread = math.sqrt(n * q * (1 - q))
-    first, last = max(math.floor(n * q - 4 * spread), 0), min(math.ceil(n * q + 9 * spread + 20 * (q < 1)), n)
-    sizes = np.unique(np.linspace(first, last, _BLOCKS).astype(int))
-    below = binom.cdf(sizes, n, q)
-    return sizes, np.diff(below, prepend=0.0), float(binom.sf(last, n, q))
 
 
 def _mixture_deltas(shift: float, own: float, q: float, sigma: float, epsilons: NDArray) -> NDArray[np.float64]:

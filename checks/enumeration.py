@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from helpers.checks import check_choice
 from helpers.privacy import REPLACE_ONE, NeighboringRelation
 from helpers.resampling.oversampling import NewRecords, copies_per_record
 
@@ -91,24 +90,18 @@ def worst_case(
         Who gets the N mod n1 extra copies: the first in row order, or any, chosen without regard to the other
         data set. The worst choice for the latter is the first records in one data set and the last in the other.
 
-    Raises
-    ------
-    ValueError
-        Unknown `extras`.
-
     >>> from helpers.resampling.oversampling import fixed_total, substitution_bound
     >>> worst_case([0, 1, 1, 1], fixed_total(4)), substitution_bound(4, 3)
     (3, 3)
     >>> worst_case([0, 1, 1, 1, 1], fixed_total(2), extras="independent"), substitution_bound(2, 4)
     (3, 2)
     """
-    check_choice("extras", extras, ("nested", "independent"))
     records = [(label, place) for place, label in enumerate(np.asarray(labels).tolist())]
     here = _oversampled(records, new_records)
     worst = 0
     for neighbour in neighbours(records, neighbouring, classes):
-        there = neighbour[::-1] if extras == "independent" else neighbour
-        if (rows := _oversampled(there, new_records)) is not None:
+        ordered = {"nested": neighbour, "independent": neighbour[::-1]}[extras]
+        if (rows := _oversampled(ordered, new_records)) is not None:
             worst = max(worst, distance(here, rows))
     return worst
 

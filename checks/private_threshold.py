@@ -8,7 +8,6 @@ import math
 from scipy.special import ndtr
 
 from checks.two_gaussians import midpoint_sd
-from helpers.checks import check_choice
 from helpers.privacy import gaussian_delta
 
 
@@ -38,9 +37,7 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = 
     >>> round(flip_delta(400, 20, 0.5, 1e-5, change="width")["minority"], 6)
     0.000128
     """
-    check_choice("change", change, ("record", "label", "width"))
-    moved1 = 0.0 if change == "width" else 2 / n1
-    moved0 = 2 / (n0 + 1) if change == "record" else 0.0
+    moved0, moved1 = {"record": (2 / (n0 + 1), 2 / n1), "label": (0.0, 2 / n1), "width": (0.0, 0.0)}[change]
     multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # of the classic noise, in sensitivities
     before, after = (midpoint_sd(*counts, 0.0, 1.0, multiplier)[1] for counts in ((n0, n1), (n0 + 1, n1 - 1)))
     return {

@@ -8,7 +8,6 @@ from scipy import integrate
 from scipy.special import ndtr, ndtri
 
 from checks.two_gaussians import midpoint_sd
-from helpers.checks import check_choice
 
 
 def upper_bound(
@@ -31,11 +30,9 @@ def upper_bound(
     >>> [round(upper_bound(1000, 50, 1.0, 5.0, 9.69, 0.1, version), 2) for version in ("printed", "corrected")]
     [3.77, 2.18]
     """
-    check_choice("version", version, ("corrected", "printed"))
     sampling, noise = midpoint_sd(n0, n1, sd, radius, multiplier)
-    if version == "printed":
-        return 2 * math.sqrt(math.log(4 / beta)) * math.hypot(2 * sampling, noise)
-    return float(ndtri(1 - beta / 8)) * math.hypot(sampling, noise)
+    printed = 2 * math.sqrt(math.log(4 / beta)) * math.hypot(2 * sampling, noise)
+    return {"printed": printed, "corrected": float(ndtri(1 - beta / 8)) * math.hypot(sampling, noise)}[version]
 
 
 def lower_bound(n0: int, n1: int, sd: float, beta: float, version: str = "corrected") -> float:
@@ -48,9 +45,8 @@ def lower_bound(n0: int, n1: int, sd: float, beta: float, version: str = "correc
     >>> [round(lower_bound(1000, 50, 1.0, 0.1, version), 3) for version in ("printed", "corrected")]
     [0.238, 0.119]
     """
-    check_choice("version", version, ("corrected", "printed"))
     sampling, _ = midpoint_sd(n0, n1, sd, 1.0, 0.0)
-    return float(ndtri(1 - beta / 2)) * sampling * (2 if version == "printed" else 1)
+    return float(ndtri(1 - beta / 2)) * sampling * {"printed": 2, "corrected": 1}[version]
 
 
 def least_average_miss(beta: float, half_range: float) -> float:

@@ -4,6 +4,7 @@ As `checks.worst_case` does for margin losses: what is found is a true lower bou
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from scipy.optimize import minimize as descend
 
 from checks.exact_loss import softmax_privacy_loss
 from checks.worst_case import Found
-from helpers.checks import check_choice
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import zero_sum_basis
 from helpers.erm.weighting import class_weights
@@ -23,7 +23,7 @@ def worst_case_softmax_loss(
     counts: Sequence[int],
     dimension: int,
     rng: np.random.Generator,
-    class_weight: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
     n_restarts: int = 20,
 ) -> Found:
     """Largest privacy loss found for several classes, over outputs and replace-one neighbours.
@@ -40,8 +40,8 @@ def worst_case_softmax_loss(
     dimension : int
         Length of a row, the constant included.
     rng : numpy.random.Generator
-    class_weight : None or "balanced"
-        "balanced" uses `class_weights` of each data set's own counts.
+    class_weight : "balanced", optional
+        Uses `class_weights` of each data set's own counts.
     n_restarts : int
 
     >>> from helpers.erm import Softmax, calibrate
@@ -50,7 +50,6 @@ def worst_case_softmax_loss(
     >>> 0.4 < worst_case_softmax_loss(tight, counts=[10, 10, 10], dimension=1, rng=rng, n_restarts=4).loss <= 1.0
     True
     """
-    check_choice("class_weight", class_weight, (None, "balanced"))
     found = [_ascend(calibration, np.array(counts), dimension, class_weight, rng) for _ in range(n_restarts)]
     return max(found, key=lambda case: case.loss)
 
@@ -66,9 +65,7 @@ def _ascend(calibration, counts, dimension, class_weight, rng) -> Found:
     sides, weights = [], []
     for label in (before, after):
         codes = np.append(kinds, label)
-        each = np.ones(classes)
-        if class_weight == "balanced":
-            each = class_weights(stay + np.eye(classes, dtype=int)[label])
+        each = np.ones(classes) if class_weight is None else class_weights(stay + np.eye(classes, dtype=int)[label])
         sides.append(codes)
         weights.append(each[codes] * np.append(stay[kinds], 1))
     constants = {**calibration._asdict(), "n_records": int(counts.sum())}

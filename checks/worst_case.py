@@ -6,14 +6,13 @@ by data; that nothing worse exists is for a proof to say. Searches for several c
 and searches that start from the proof of the price in `checks.erm_audit`.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize as descend
 
 from checks.exact_loss import privacy_loss
-from helpers.checks import check_choice
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.weighting import class_weights
@@ -48,7 +47,7 @@ def worst_case_loss(
     n_records: int,
     dimension: int,
     rng: np.random.Generator,
-    class_weight: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
     minority: int | None = None,
     fit_intercept: bool = False,
     n_restarts: int = 20,
@@ -69,8 +68,8 @@ def worst_case_loss(
     dimension : int
         Length of a row, the constant included.
     rng : numpy.random.Generator
-    class_weight : None or "balanced"
-        "balanced" uses `class_weights` of each data set's own counts.
+    class_weight : "balanced", optional
+        Uses `class_weights` of each data set's own counts.
     minority : int, optional
         Records of class 1 in the first data set, in [0, n].
     fit_intercept : bool
@@ -85,7 +84,6 @@ def worst_case_loss(
     >>> 0.8 < worst.loss <= 1.0
     True
     """
-    check_choice("class_weight", class_weight, (None, "balanced"))
     found = []
     for _ in range(n_restarts):
         flip, count = _draw_labels(n_records, minority, rng)

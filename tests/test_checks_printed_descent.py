@@ -179,5 +179,5 @@ def test_the_repaired_greedy_order_does_not_know_units_of_features():
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match="split must be one of"):
+    with pytest.raises(KeyError, match="even"):
         coordinate_descent.coordinate_bound([1.0], [1.0], [1.0], 1, 1.0, split="even")

