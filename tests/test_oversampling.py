@@ -454,5 +454,3 @@ def test_random_oversampling_depends_on_the_floor_in_the_safe_direction():
     assert random_copies(n_new=0, n_minority=3).delta_at(0.1, inner) == pytest.approx(0.0, abs=1e-14)
     with pytest.raises(ValueError, match=r"inner\.neighbouring"):
         random_copies(n_new=1, n_minority=1).delta_at(1.0, Guarantee(0.1, 0.0, ADD_REMOVE))
-    with pytest.raises(ValueError, match="n_minority"):
-        random_copies(n_new=1, n_minority=0).delta_at(1.0, inner)
