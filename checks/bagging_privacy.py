@@ -8,15 +8,16 @@ the printed guarantee of bagging learners that are not private.
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 
-def bagging_distribution(records: Sequence[Hashable], n_estimators: int, sample_size: int) -> dict[tuple, Fraction]:
+def bagging_distribution(records: Sequence[Any], n_estimators: int, sample_size: int) -> dict[tuple, Fraction]:
     """Exact law of the m bags that are drawn with replacement, by going through all n^(m k) outcomes.
 
     Every learner, randomised or not, is a post-processing of the bags.
@@ -35,7 +36,7 @@ def bagging_distribution(records: Sequence[Hashable], n_estimators: int, sample_
     for draws in itertools.product(records, repeat=sample_size):
         bag[tuple(sorted(draws))] += weight
     return {
-        tuple(one for one, _ in bags): math.prod(share for _, share in bags)
+        tuple(one for one, _ in bags): math.prod((share for _, share in bags), start=Fraction(1))
         for bags in itertools.product(bag.items(), repeat=n_estimators)
     }
 

@@ -57,8 +57,8 @@ class Gap:
     (0.25, (0.25, 0.5))
     """
 
-    y: ArrayLike
-    member: ArrayLike
+    y: NDArray
+    member: NDArray[np.bool_]
     notion: str = "demographic_parity"
 
     def __post_init__(self):
@@ -69,7 +69,7 @@ class Gap:
     def counted(self) -> NDArray:
         """Records (n,) of bool that the notion is about."""
         label = _NOTIONS[self.notion][0]
-        return np.ones(len(self.y), bool) if label is None else self.y == label
+        return np.ones(len(self.y), bool) if label is None else np.equal(self.y, label)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class Gap:
         near = np.abs(scores) <= np.asarray(reach)
         change = np.where(self.events(scores), -1.0, 1.0) * self.coefficients * near
         further = slack * np.abs(self.coefficients).sum()
-        value, down, up = self.of(scores), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
+        value, down, up = float(self.of(scores)), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
         return value + float(down - further), value + float(up + further)
 
     def fraction(self, scores: ArrayLike, reach: ArrayLike) -> float:

@@ -244,21 +244,21 @@ def verify_configuration(points: ArrayLike) -> ConfigurationCheck:
     >>> check.largest_cosine, check.exact, check.valid
     (0.5, True, True)
     """
-    points = np.asarray(points)
-    exact = np.issubdtype(points.dtype, np.integer)
-    squares = np.square(points, dtype=np.float64).sum(axis=1)
+    rows, length = np.asarray(points), 1.0
+    exact = bool(np.issubdtype(rows.dtype, np.integer))
+    squares = np.square(rows, dtype=np.float64).sum(axis=1)
     if exact:
         if squares.min() != squares.max() or squares[0] >= 2**24:
             raise ValueError("integer points must have one squared length, below 2^24, got others")
-        points, length = points.astype(np.float32), squares[0]
+        rows, length = rows.astype(np.float32), float(squares[0])
     else:
-        points, length = points / np.sqrt(squares)[:, None], 1.0
+        rows = rows / np.sqrt(squares)[:, None]
     largest = -math.inf
-    for start in range(0, len(points), _BLOCK):
-        products = points[start : start + _BLOCK] @ points[start:].T
+    for start in range(0, len(rows), _BLOCK):
+        products = rows[start : start + _BLOCK] @ rows[start:].T
         np.fill_diagonal(products, -np.inf)  # a point with itself
-        largest = max(largest, products.max())
-    return ConfigurationCheck(*points.shape, float(largest / length), bool(exact))
+        largest = max(largest, float(products.max()))
+    return ConfigurationCheck(rows.shape[0], rows.shape[1], largest / length, exact)
 
 
 def kissing_lower(dimension: int) -> float:

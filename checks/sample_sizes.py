@@ -116,7 +116,7 @@ def excess_loss_bound(
     >>> [round(excess_loss_bound("objective", **size, method=m).total, 4) for m in ("derived", "printed")]
     [0.386, 0.3968]
     """
-    size = {"n_records": n_records, "regularization": regularization}
+    size: dict[str, Any] = {"n_records": n_records, "regularization": regularization}
     gap = empirical_gap_bound(mechanism, **size, failure=failure, **problem)
     estimation = estimation_error(failure / 2) / (regularization * n_records)
     sampling = comparator_norm * math.sqrt(2 * math.log(2 / failure) / n_records)

@@ -127,6 +127,6 @@ def marginal_error(domain: Domain, here: Records, there: Records, *, order: int 
     for chosen in combinations(attributes, min(order, len(attributes))):
         shape = [domain.sizes[j] for j in chosen]
         cells = [np.ravel_multi_index(part[:, list(chosen)].T, shape) for part in codes]
-        shares = [np.bincount(cell, minlength=int(np.prod(shape))) / len(cell) for cell in cells]
+        shares = [np.bincount(cell, minlength=int(np.prod(shape))) / cell.size for cell in cells]
         distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
     return float(np.mean(distances))
