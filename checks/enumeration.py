@@ -97,7 +97,7 @@ def worst_case(
     (3, 2)
     """
     records = [(label, place) for place, label in enumerate(np.asarray(labels).tolist())]
-    here = _oversampled(records, new_records)
+    here = _oversampled(records, new_records) or []
     worst = 0
     for neighbour in neighbours(records, neighbouring, classes):
         ordered = {"nested": neighbour, "independent": neighbour[::-1]}[extras]

@@ -5,6 +5,7 @@
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,7 +53,11 @@ def directed_search(
     >>> 0.8 < directed_search(1.0, 1.0, **many, neighbouring=ADD_REMOVE).loss <= 1.0
     True
     """
-    constants = {"noise_rate": noise_rate, "total_regularization": stiffness / n_records, "n_records": n_records}
+    constants: dict[str, Any] = {
+        "noise_rate": noise_rate,
+        "total_regularization": stiffness / n_records,
+        "n_records": n_records,
+    }
     if not isinstance(loss, Softmax):
         constants["loss"] = loss
     changed = int(neighbouring == REPLACE_ONE)

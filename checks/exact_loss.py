@@ -5,17 +5,18 @@ confronted with the truth: `privacy_loss` for margin losses, `softmax_privacy_lo
 about exact minimisers. The search for data where the loss is large belongs to `worst_case`.
 """
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from helpers.erm.calibration import Calibration, determinant_cost, joint_cost
 from helpers.erm.losses import LOGISTIC, Loss, Softmax
 from helpers.erm.risk import curvature_sum, gradient, softmax_curvature_sum, softmax_gradient
 from helpers.erm.weighting import UNWEIGHTED, Weighting
 
-Norm = Callable[[NDArray[np.float64]], float]
+Norm = Callable[..., Any]
 RowsAndClasses = tuple[ArrayLike, ArrayLike]
 
 
@@ -114,7 +115,7 @@ def _log_density(beta, rows, noise_rate, stiffness, pull, loss, weights, norm) -
     return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
 
-def _divisor(data: Sized, neighbour: Sized, n_records: int | None) -> int:
+def _divisor(data: Any, neighbour: Any, n_records: int | None) -> int:
     """The public number of records: one that is given, or that of both data sets."""
     if n_records is None and len(data) != len(neighbour):
         raise ValueError(

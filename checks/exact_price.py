@@ -12,7 +12,7 @@ supremum over predictions; it is attained under add/remove for d >= K, and an up
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize as descend
@@ -149,7 +149,12 @@ def constructed_loss(noise_rate: float, stiffness: float, *, loss: Loss = LOGIST
     0.98
     """
     n, worst = 2000, price(noise_rate, stiffness, loss=loss, radius=radius).margin
-    constants = {"noise_rate": noise_rate, "total_regularization": stiffness / n, "n_records": n, "loss": loss}
+    constants: dict[str, Any] = {
+        "noise_rate": noise_rate,
+        "total_regularization": stiffness / n,
+        "n_records": n,
+        "loss": loss,
+    }
     constants |= {"weights": np.array([n - 1.0, 1.0]), "neighbour_weights": np.array([float(n)])}
     best = -math.inf
     for tilt in np.geomspace(0.003, 0.5, 10):

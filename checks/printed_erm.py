@@ -116,7 +116,7 @@ def printed_constants(version: str, *, dimension: int | None = None, **problem: 
     """
     if check_choice("version", version, VERSIONS) == "icml":
         check_choice("neighbouring", problem.pop("neighbouring", REPLACE_ONE), (REPLACE_ONE,))
-        return algorithm_1(**problem, dimension=dimension)
+        return algorithm_1(**problem | {"dimension": dimension})
     return algorithm_2(**problem)
 
 

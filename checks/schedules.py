@@ -204,9 +204,9 @@ def implemented(
     lengths = stage_lengths(n_epochs, _STAGES, gamma if algorithm == "sad" else 1.0)
     ends = np.floor(np.cumsum(lengths) + 1e-9).astype(int)
     executed = Schedule.step(
-        np.diff(ends, prepend=0) * steps_per_epoch,
-        _BETA ** -np.arange(float(_STAGES)),
-        np.ones(_STAGES),
+        (np.diff(ends, prepend=0) * steps_per_epoch).tolist(),
+        (_BETA ** -np.arange(float(_STAGES))).tolist(),
+        [1.0] * _STAGES,
         sample_rate=sample_rate,
     )
     return Implemented(accounted, executed)

@@ -35,7 +35,7 @@ _GRID = 4096  # noise is keyed by the rows, and the last bits of eigenvectors di
 _OUTERMOST, _MAP_GRID = 4.0, 256  # of standardised maps, in two standard deviations of their means; the same for maps
 _RINGS = 3
 # PLD with a coarse grid: schedules have a few levels, and a sweep asks for many of them.
-ACCOUNTING = {"accountant": "pld", "interval": 2e-3}
+ACCOUNTING: dict[str, Any] = {"accountant": "pld", "interval": 2e-3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +209,15 @@ def fit(
     rows, n_classes = np.asarray(rows), len(frame.counts)
     weights = (frame.counts.min() / frame.counts) ** power
     shift = frame.log_prior if offset else np.zeros(n_classes)
-    usual = {"class_weight": weights, "weighting": "bound", "augment": nn.Identity() if rows.ndim == 3 else None}
+    usual: dict[str, Any] = {
+        "class_weight": weights,
+        "weighting": "bound",
+        "augment": nn.Identity() if rows.ndim == 3 else None,
+    }
     model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
     nn.init.zeros_(model.weight)
     done = fit_network(frame, model, rows, y, plan, prior=shift, **usual | options)
-    learnt = done.model.model.weight.detach().double().numpy()
+    learnt = done.model.get_parameter("model.weight").detach().double().numpy()
     return Linear(learnt, shift, frame.log_prior + np.log(weights), done.guarantee)
 
 
@@ -316,7 +320,7 @@ def fit_network(
     ValueError
         As `helpers.neural.train`.
     """
-    usual = {
+    usual: dict[str, Any] = {
         "n_records": max(int(frame.counts.sum()), 1),
         "average": 0.5,
         "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
@@ -358,6 +362,6 @@ def decided(
     bad = np.isin(list(class_names), list(positive))
     log_p = log_softmax(logits, axis=1)
     both = {"malignant_mcc": float(matthews_corrcoef(bad[y], np.exp(log_p)[:, bad].sum(1) > 0.5))}
-    likely, prior = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
+    likely, fair = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
     ranks = {key: likely[key] for key in ("auc", "pr_auc")}
-    return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": prior}.items()]
+    return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": fair}.items()]
