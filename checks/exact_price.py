@@ -149,13 +149,8 @@ def constructed_loss(noise_rate: float, stiffness: float, *, loss: Loss = LOGIST
     0.98
     """
     n, worst = 2000, price(noise_rate, stiffness, loss=loss, radius=radius).margin
-    constants: dict[str, Any] = {
-        "noise_rate": noise_rate,
-        "total_regularization": stiffness / n,
-        "n_records": n,
-        "loss": loss,
-    }
-    constants |= {"weights": np.array([n - 1.0, 1.0]), "neighbour_weights": np.array([float(n)])}
+    constants: dict[str, Any] = {"noise_rate": noise_rate, "total_regularization": stiffness / n, "n_records": n}
+    constants |= {"loss": loss, "weights": np.array([n - 1.0, 1.0]), "neighbour_weights": np.array([float(n)])}
     best = -math.inf
     for tilt in np.geomspace(0.003, 0.5, 10):
         others = radius * np.array([[math.cos(tilt), -math.sin(tilt)]])

@@ -209,11 +209,8 @@ def fit(
     rows, n_classes = np.asarray(rows), len(frame.counts)
     weights = (frame.counts.min() / frame.counts) ** power
     shift = frame.log_prior if offset else np.zeros(n_classes)
-    usual: dict[str, Any] = {
-        "class_weight": weights,
-        "weighting": "bound",
-        "augment": nn.Identity() if rows.ndim == 3 else None,
-    }
+    usual: dict[str, Any] = {"class_weight": weights, "weighting": "bound"}
+    usual["augment"] = nn.Identity() if rows.ndim == 3 else None
     model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
     nn.init.zeros_(model.weight)
     done = fit_network(frame, model, rows, y, plan, prior=shift, **usual | options)
