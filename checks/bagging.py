@@ -1,19 +1,64 @@
-"""What the chapter on bagging compares: ensembles of many sizes beside one private model, and intervals for new data.
+"""What the chapter on bagging compares: private ensembles of many sizes beside one private model.
 
-Draws, scores and models are `checks.ensembles`, which the tables of the appendix use too.
+All on draws of one data set at a prescribed imbalance. A draw has a size, a ratio and a seed; its training and test
+part, and the bags and the noise of everything that is fitted to it, follow from these. Whoever fits a model says which
+total budget it has. The tables of the appendix use the same draws, scores and models.
 """
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
-from checks.ensembles import ensemble, scored, single
-from helpers.checks import check_real
+from helpers import data
 from helpers.data import Dataset
+from helpers.privacy import PrivacyLeakWarning
+from helpers.study import metrics
+
+METRICS = ("f1", "balanced_accuracy", "auc")
+
+
+def feasible(records: Dataset, n: int, ratio: float) -> bool:
+    """Whether `n` records at imbalance `ratio` = n0/n1 can be drawn without replacement.
+
+    >>> toy = Dataset("toy", [[0.0], [1.0], [1.0]], [0, 0, 1], ("x",))
+    >>> feasible(toy, 3, 2.0), feasible(toy, 3, 1.0)
+    (True, False)
+    """
+    needed = math.floor(n / (1 + ratio) + 0.5)
+    return bool(needed <= records.counts[1] and n - needed <= records.counts[0])
+
+
+def drawn(records: Dataset, n: int, ratio: float, seed: int, test_share: float) -> tuple[Dataset, Dataset]:
+    """Training and test part of `n` records at imbalance `ratio`, split by class."""
+    part = data.subsample(records, n, ratio, np.random.default_rng([seed, n, int(ratio)]))
+    return data.split(part, test_share, seed)
+
+
+def scored(model: BaseEstimator, test: Dataset, **names: Any) -> dict[str, Any]:
+    """`METRICS` on the test part: decisions as in `predict`, the ranking by probabilities (or shares of votes)."""
+    decided = metrics.score(test.y, (model.predict(test.X) == 1).astype(float), 0.5)
+    ranked = metrics.score(test.y, model.predict_proba(test.X)[:, 1], 0.5)
+    return names | {key: (ranked if key == "auc" else decided)[key] for key in METRICS}
+
+
+def single(learner: BaseEstimator, train: Dataset, epsilon: float, seed: int) -> BaseEstimator:
+    """One private model with the whole of `epsilon`."""
+    return clone(learner).set_params(epsilon=epsilon, random_state=seed).fit(train.X, train.y)
+
+
+def ensemble(
+    kind: Callable[..., BaseEstimator], learner: BaseEstimator, train: Dataset, m: int, seed: int, **budget: Any
+) -> BaseEstimator:
+    """A private ensemble of `m` learners within the total `epsilon` and `delta` of `budget`; leaks are not reported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return kind(learner, m, random_state=seed, **budget).fit(train.X, train.y)
 
 
 def compared(
@@ -32,7 +77,7 @@ def compared(
     Yields
     ------
     dict
-        `method`, `m`, `voting` and `ensembles.METRICS`.
+        `method`, `m`, `voting` and `METRICS`.
     """
     one = single(learner, train, budget["epsilon"], seed)
     yield scored(one, test, method="DPLR", m=1, voting="hard")
@@ -45,8 +90,8 @@ def compared(
                 yield scored(model.set_params(voting=voting), test, method=name, m=m, voting=voting)
 
 
-def over_new_data(gains: pd.DataFrame, test_share: float, *, level: float = 0.95) -> pd.DataFrame:
-    """Paired gains with intervals over repetitions, widened to what they are over new data of the distribution.
+def over_new_data(gains: pd.DataFrame, test_share: float) -> pd.DataFrame:
+    """Paired gains with 95 % intervals over repetitions, widened to what they are over new data of the distribution.
 
     For recorded gains whose trials are gone; `comparison.paired_gains` does it from trials.
 
@@ -63,7 +108,6 @@ def over_new_data(gains: pd.DataFrame, test_share: float, *, level: float = 0.95
     >>> over_new_data(gains, 0.3)[["low", "high"]].round(3).values.tolist()
     [[-0.064, 0.264]]
     """
-    share = check_real("test_share", test_share, low=0, high=1, inclusive="neither")
-    error = gains.sd * np.sqrt(1 / gains.n + share / (1 - share))
-    half = stats.t.ppf((1 + level) / 2, gains.n - 1) * error
+    error = gains.sd * np.sqrt(1 / gains.n + test_share / (1 - test_share))
+    half = stats.t.ppf(0.975, gains.n - 1) * error
     return gains.assign(low=gains["mean"] - half, high=gains["mean"] + half)

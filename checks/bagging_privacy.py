@@ -8,48 +8,42 @@ the printed guarantee of bagging learners that are not private.
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from helpers.checks import check_boolean, check_integer, check_real, label_codes
+from helpers.checks import check_integer, label_codes
 
 
-def bagging_distribution(
-    records: Sequence[Hashable],
-    n_estimators,
-    sample_size,
-    learner: Callable[[tuple], Hashable] = tuple,
-) -> dict[tuple, Fraction]:
-    """Exact law of the m models that bagging with replacement releases, by going through all n^(m k) outcomes.
+def bagging_distribution(records: Sequence[Any], n_estimators: int, sample_size: int) -> dict[tuple, Fraction]:
+    """Exact law of the m bags that are drawn with replacement, by going through all n^(m k) outcomes.
+
+    Every learner, randomised or not, is a post-processing of the bags.
 
     Parameters
     ----------
     records : sequence of hashable
     n_estimators, sample_size : int
         m and k.
-    learner : callable
-        Deterministic, from a bag (its draws, sorted) to a model. The default releases the bag itself, of which every
-        other learner, randomised or not, is a post-processing.
 
     >>> bagging_distribution("ab", 1, 1)
     {(('a',),): Fraction(1, 2), (('b',),): Fraction(1, 2)}
     """
-    n_estimators = check_integer("n_estimators", n_estimators, low=1)
-    sample_size = check_integer("sample_size", sample_size, low=1)
     weight = Fraction(1, len(records) ** sample_size)
-    bag = Counter()
+    bag: defaultdict[tuple, Fraction] = defaultdict(Fraction)
     for draws in itertools.product(records, repeat=sample_size):
-        bag[learner(tuple(sorted(draws)))] += weight
-    law = defaultdict(Fraction)
-    for models in itertools.product(bag.items(), repeat=n_estimators):
-        law[tuple(model for model, _ in models)] += math.prod(weight for _, weight in models)
-    return dict(law)
+        bag[tuple(sorted(draws))] += weight
+    return {
+        tuple(one for one, _ in bags): math.prod((share for _, share in bags), start=Fraction(1))
+        for bags in itertools.product(bag.items(), repeat=n_estimators)
+    }
 
 
-def hockey_stick(law: Mapping, other: Mapping, factor) -> Fraction:
+def hockey_stick(law: Mapping, other: Mapping, factor: Fraction | int) -> Fraction:
     """Sum of the positive parts of law - factor * other: the smallest delta for e^epsilon = `factor`, exactly.
 
     >>> hockey_stick({"a": Fraction(3, 4), "b": Fraction(1, 4)}, {"b": Fraction(1)}, 1)
@@ -58,7 +52,15 @@ def hockey_stick(law: Mapping, other: Mapping, factor) -> Fraction:
     return sum((max(p - factor * other.get(outcome, 0), 0) for outcome, p in law.items()), Fraction(0))
 
 
-def worst_learner_delta(epsilon, inner_epsilon, *, n_records, sample_size, inner_delta=0.0, replacement=True) -> float:
+def worst_learner_delta(
+    epsilon: float,
+    inner_epsilon: float,
+    *,
+    n_records: int,
+    sample_size: int,
+    inner_delta: float = 0.0,
+    replacement: bool = True,
+) -> float:
     """Largest delta at `epsilon` that any (inner_epsilon, inner_delta)-DP learner has on one bag: a linear programme.
 
     The unknowns are the probabilities of one event for all bags over the n + 1 records of two replace-one neighbours
@@ -76,29 +78,19 @@ def worst_learner_delta(epsilon, inner_epsilon, *, n_records, sample_size, inner
     replacement : bool
         Whether the bag is drawn with replacement.
 
-    Raises
-    ------
-    ValueError
-        A number out of range.
-
     >>> from helpers.meta.bagging import changed_rows
     >>> pure = changed_rows("bootstrap", n_records=3, sample_size=3).log_mean(1.0)
     >>> [worst_learner_delta(e, 1.0, n_records=3, sample_size=3) > 1e-5 for e in (pure - 0.01, pure + 1e-9)]
     [True, False]
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    inner_epsilon = check_real("inner_epsilon", inner_epsilon, low=0)
-    inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-    check_boolean("replacement", replacement)
-    n_records = check_integer("n_records", n_records, low=1)
-    sample_size = check_integer("sample_size", sample_size, low=1, high=None if replacement else n_records)
     here, there = (_bag_law(data, sample_size, replacement) for data in (range(n_records), range(1, n_records + 1)))
     bags = sorted(set(itertools.combinations_with_replacement(range(n_records + 1), sample_size)))
     place = {bag: index for index, bag in enumerate(bags)}
     objective = np.array([math.exp(epsilon) * there.get(bag, 0.0) - here.get(bag, 0.0) for bag in bags])
     rows, bounds = [], []
     for bag in bags:
-        for other in _replacements(bag, n_records + 1):
+        changes = itertools.product(range(sample_size), range(n_records + 1))
+        for other in {tuple(sorted((*bag[:k], value, *bag[k + 1 :]))) for k, value in changes} - {bag}:
             # f(bag) <= e^eps f(other) + delta for the event, and the same for its complement, 1 - f.
             for sign in (1, -1):
                 row = np.zeros(len(bags))
@@ -120,15 +112,6 @@ def _bag_law(records: Iterable[int], sample_size: int, replacement: bool) -> dic
         bag: orders / math.prod(math.factorial(count) for count in Counter(bag).values())
         for bag in itertools.combinations_with_replacement(records, sample_size)
     }
-
-
-def _replacements(bag: tuple, n_values: int) -> set[tuple]:
-    changed = {
-        tuple(sorted((*bag[:place], value, *bag[place + 1 :])))
-        for place in range(len(bag))
-        for value in range(n_values)
-    }
-    return changed - {bag}
 
 
 def assign_in_blocks(y, n_bags) -> np.ndarray:
@@ -158,7 +141,7 @@ def assign_within_class(y, n_bags, rng) -> np.ndarray:
     return rng.integers(n_bags, size=(len(codes), 2))[np.arange(len(codes)), codes]
 
 
-def bags_touched(y, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+def bags_touched(y: ArrayLike, assign: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """What one flipped label does at worst: (bags that change, records that come or go in all bags together).
 
     The changed record counts as another record afterwards (its label differs). All n flips are tried.
@@ -191,7 +174,7 @@ def _contents(y, bags) -> defaultdict[int, set]:
     return contents
 
 
-def liu_parameters(n_records, n_draws) -> tuple[float, float]:
+def liu_parameters(n_records: int, n_draws: float) -> tuple[float, float]:
     """(epsilon, delta) printed for bagging learners that are not private, from the product m k of the two sizes.
 
     epsilon = m k log((n + 1)/n) and delta = 1 - ((n - 1)/n)^(m k).
@@ -208,12 +191,10 @@ def liu_parameters(n_records, n_draws) -> tuple[float, float]:
     >>> [round(value, 6) for value in liu_parameters(1000, 5)]
     [0.004998, 0.00499]
     """
-    n_records = check_integer("n_records", n_records, low=2)
-    n_draws = check_real("n_draws", n_draws, low=0, inclusive="neither")
     return n_draws * math.log1p(1 / n_records), -math.expm1(n_draws * math.log1p(-1 / n_records))
 
 
-def draws_for_delta(n_records, exponent) -> float:
+def draws_for_delta(n_records: int, exponent: float) -> float:
     """The product m k at which the printed delta equals n^-exponent. Below 1 for every exponent > 1.
 
     Source: Rosenblatt et al. 2025, proof of Proposition 4.
@@ -221,6 +202,4 @@ def draws_for_delta(n_records, exponent) -> float:
     >>> round(draws_for_delta(1000, 1.0), 6), round(draws_for_delta(1000, 1.5), 4)
     (1.0, 0.0316)
     """
-    n_records = check_integer("n_records", n_records, low=2)
-    exponent = check_real("exponent", exponent, low=0, inclusive="neither")
     return math.log1p(-(n_records**-exponent)) / math.log1p(-1 / n_records)

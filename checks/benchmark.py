@@ -21,7 +21,6 @@ from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from xgboost import XGBClassifier
 
-from helpers.checks import check_real
 from helpers.data.catalogue import load
 from helpers.data.dataset import Dataset, split
 from helpers.data.domain import Domain
@@ -333,13 +332,7 @@ PIPELINES: dict[str, Pipeline] = {
     "weighted DP-SGD FTT, printed": partial(
         network,
         "ft-transformer",
-        {
-            **_NETWORK,
-            "class_weight": "private",
-            "weighting": "loss",
-            "learning_rate": 0.05,
-            "neighbouring": ADD_REMOVE,
-        },
+        {**_NETWORK, "class_weight": "private", "weighting": "loss", "learning_rate": 0.05, "neighbouring": ADD_REMOVE},
     ),
 }
 """Private, by name. Printed formulas are added by the chapter that shows what they guarantee."""
@@ -355,23 +348,3 @@ PUBLIC: dict[str, Pipeline] = {
     for weighted in (False, True)
 }
 """Without privacy: eight of the nine rows of Tables 13 to 20; the ninth is a network."""
-
-
-def rank_sum_gap(ranks: Sequence[float]) -> float:
-    """Sum of average ranks minus k(k + 1)/2: 0 for complete blocks with averaged ties, whatever the data.
-
-    Printed ranks of k methods with two decimals can differ from it by at most 0.005 k through rounding; a larger gap
-    means another tie rule or incomplete blocks.
-
-    Raises
-    ------
-    ValueError
-        No ranks, or ranks outside [1, k].
-
-    >>> round(rank_sum_gap([1.45, 2.77, 3.19, 2.89]), 2)  # the printed ranks for AUC
-    0.3
-    """
-    ranks = [check_real("rank", float(rank), low=1, high=len(ranks)) for rank in ranks]
-    if not ranks:
-        raise ValueError("ranks must hold at least one rank, got none")
-    return sum(ranks) - len(ranks) * (len(ranks) + 1) / 2

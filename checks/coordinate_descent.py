@@ -8,12 +8,10 @@
 import math
 
 import numpy as np
-
-from checks.descent import check_positive
-from helpers.checks import check_choice, check_integer, check_real
+from numpy.typing import ArrayLike
 
 
-def printed_variance(limit, n_updates, n_records, epsilon) -> float:
+def printed_variance(limit: float, n_updates: int, n_records: int, epsilon: float) -> float:
     """The slide's variance of the noise on a mean slope, without its unnamed constant: L T / (n epsilon)^2.
 
     It is linear in L, where a variance has to be quadratic, and knows no delta: in other units of the loss it is
@@ -28,23 +26,15 @@ def printed_variance(limit, n_updates, n_records, epsilon) -> float:
     epsilon : float
         Above 0.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Mangold's slides, "Contribution 1: DP-CD".
 
     >>> printed_variance(0.5, 100, 1000, 1.0)
     5e-05
     """
-    limit = check_real("limit", limit, low=0, inclusive="neither")
-    n_updates, n_records = check_integer("n_updates", n_updates, low=1), check_integer("n_records", n_records, low=1)
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
     return limit * n_updates / (n_records * epsilon) ** 2
 
 
-def gradient_bound(longest, distance, dimension, n_records, mu) -> float:
+def gradient_bound(longest: float, distance: float, dimension: int, n_records: int, mu: float) -> float:
     """Error of noisy gradients after the best number of small steps: sqrt(p) Lambda ||w* - w_0|| / (n mu).
 
     The slide's sqrt(p log(1/delta)) Lambda ||W|| / (n epsilon), with its constant: mu = `helpers.privacy.gaussian_mu`
@@ -61,23 +51,17 @@ def gradient_bound(longest, distance, dimension, n_records, mu) -> float:
     mu : float
         Gaussian parameter of the whole run, above 0.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Mangold's slides, "Utility of DP-SGD".
 
     >>> gradient_bound(1.0, 2.0, 4, 100, 0.1)
     0.4
     """
-    longest = check_real("longest", longest, low=0, inclusive="neither")
-    distance = check_real("distance", distance, low=0)
-    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
-    return math.sqrt(dimension) * longest * distance / (n_records * check_real("mu", mu, low=0, inclusive="neither"))
+    return math.sqrt(dimension) * longest * distance / (n_records * mu)
 
 
-def coordinate_bound(limits, smoothness, optimum, n_records, mu, *, split="printed") -> float:
+def coordinate_bound(
+    limits: ArrayLike, smoothness: ArrayLike, optimum: ArrayLike, n_records: int, mu: float, *, split: str = "printed"
+) -> float:
     """Error of noisy slopes after the best number of small steps: sqrt(p) ||L||_{1/M} ||w*||_M / (n mu).
 
     Parameters
@@ -93,27 +77,20 @@ def coordinate_bound(limits, smoothness, optimum, n_records, mu, *, split="print
         "printed": noise in proportion to L_j. "best": variances in proportion to L_j sqrt(M_j), the least bound for
         the same privacy, with sum_j L_j / sqrt(M_j) in place of sqrt(p) ||L||_{1/M}.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or arrays of different lengths.
-
     Source: Mangold's slides, "Utility of DP-CD", with the constant 1.
 
     >>> [round(coordinate_bound([1.0, 0.1], [1.0, 1.0], [1.0, 1.0], 100, 0.1, split=s), 3) for s in ("printed", "best")]
     [0.201, 0.156]
     """
-    check_choice("split", split, ("printed", "best"))
-    limits, smoothness = check_positive("limits", limits), check_positive("smoothness", smoothness)
-    optimum = np.asarray(optimum, dtype=float)
-    if not len(limits) == len(smoothness) == optimum.size:
-        raise ValueError(f"limits, smoothness and optimum must be of one length, got {len(limits)} limits")
-    ratios = limits / np.sqrt(smoothness)
-    size = math.sqrt(len(limits)) * np.linalg.norm(ratios) if split == "printed" else ratios.sum()
-    return gradient_bound(float(size), float(np.linalg.norm(np.sqrt(smoothness) * optimum)), 1, n_records, mu)
+    limits, roots = np.asarray(limits, dtype=float), np.sqrt(smoothness)
+    ratios = limits / roots
+    size = {"printed": math.sqrt(len(limits)) * np.linalg.norm(ratios), "best": ratios.sum()}[split]
+    return gradient_bound(float(size), float(np.linalg.norm(roots * np.asarray(optimum))), 1, n_records, mu)
 
 
-def descent_bound(smoothness, variances, optimum, excess, n_updates, step=1.0) -> float:
+def descent_bound(
+    smoothness: ArrayLike, variances: ArrayLike, optimum: ArrayLike, excess: float, n_updates: int, step: float = 1.0
+) -> float:
     """Error of the mean of T updates of noisy coordinate descent, coordinates drawn uniformly, convex loss.
 
     p ||w*||_M^2 / (2 step T) + p excess / ((2 - step) T) + step sum_j s_j^2 / M_j / (2 - step), for steps of length
@@ -132,19 +109,10 @@ def descent_bound(smoothness, variances, optimum, excess, n_updates, step=1.0) -
     step : float
         In (0, 1].
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or arrays of different lengths.
-
     >>> descent_bound([1.0, 1.0], [0.1, 0.1], [1.0, 0.0], 0.5, 20)
     0.3
     """
-    smoothness, n_updates = check_positive("smoothness", smoothness), check_integer("n_updates", n_updates, low=1)
-    variances, optimum = np.asarray(variances, dtype=float), np.asarray(optimum, dtype=float)
-    if not smoothness.size == variances.size == optimum.size or not (variances >= 0).all():
-        raise ValueError(f"variances must be {smoothness.size} numbers of at least 0, got {variances.tolist()!r}")
-    step = check_real("step", step, low=0, high=1, inclusive="high")
+    smoothness, variances, optimum = (np.asarray(values, dtype=float) for values in (smoothness, variances, optimum))
     way, p = smoothness @ optimum**2 / (2 * step), len(smoothness)
     noise = step * (variances / smoothness).sum()
-    return float(p * way / n_updates + (p * check_real("excess", excess, low=0) / n_updates + noise) / (2 - step))
+    return float(p * way / n_updates + (p * excess / n_updates + noise) / (2 - step))

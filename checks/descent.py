@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
-from helpers.checks import check_choice, check_real
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
@@ -29,12 +28,10 @@ from helpers.erm import (
 from helpers.erm.scaling import SCALE_SHARE
 from helpers.privacy import ADD_REMOVE
 
-SCALES = ("one clip", "box", "private", "given")
 _SHARE = SCALE_SHARE  # for a private scale
 _SAMPLE = 0.05
 _SELECTIONS = {"DP-GCD": "gumbel", "DP-GCD, Laplace": "laplace"}
 _PERTURBATIONS = ("objective", "objective, Gaussian", "output")
-ALGORITHMS = ("DP-GD", "DP-SGD", "DP-CD", "DP-CD, drawn", *_SELECTIONS, *_PERTURBATIONS)
 
 
 class Setting(NamedTuple):
@@ -76,16 +73,16 @@ class Problem:
     (1.099, 0.233)
     """
 
-    def __init__(self, X, y, bounds=None, penalty=0.0):
+    def __init__(self, X: ArrayLike, y: ArrayLike, bounds: ArrayLike | None = None, penalty: float = 0.0):
         self.X, self.y = np.asarray(X, dtype=float), np.asarray(y)
         self.bounds = None if bounds is None else np.asarray(bounds, dtype=float)
-        self.penalty = check_real("penalty", penalty, low=0)
+        self.penalty = penalty
 
     def __reduce__(self):
         # Without what has been computed since: stored trials are found again by the problem they close over.
         return Problem, (self.X, self.y, self.bounds, self.penalty)
 
-    def loss(self, w) -> float:
+    def loss(self, w: NDArray[np.float64]) -> float:
         """Mean loss and penalty at w (p,)."""
         margins = (2.0 * self.y - 1) * (self.X @ w)
         return float(np.logaddexp(0.0, -margins).mean() + self.penalty / 2 * (w @ w))
@@ -102,7 +99,7 @@ class Problem:
         """Loss of the minimiser."""
         return self.loss(self.optimum)
 
-    def gap(self, w) -> float:
+    def gap(self, w: NDArray[np.float64]) -> float:
         """(loss - least) / least."""
         return (self.loss(w) - self.least) / self.least
 
@@ -112,17 +109,19 @@ def settings(steps: Sequence[float], clips: Sequence[float], passes: Sequence[in
     return [Setting(step, clip, number) for number in passes for clip in clips for step in steps]
 
 
-def coefficients(problem, algorithm, scale, setting, epsilon, seed) -> NDArray[np.float64]:
+def coefficients(
+    problem: Problem, algorithm: str, scale: str, setting: Setting, epsilon: float, seed: int
+) -> NDArray[np.float64]:
     """Coefficients (p,) in the units of X that one private run leaves.
 
     Parameters
     ----------
     problem : Problem
-    algorithm : one of `ALGORITHMS`
+    algorithm : {"DP-GD", "DP-SGD", "DP-CD", "DP-CD, drawn", "DP-GCD", "DP-GCD, Laplace"} or a perturbation
         "DP-SGD": Poisson samples of a twentieth. "DP-CD": whole sweeps by the sweep lemma, clipped by record;
         "DP-CD, drawn": coordinates drawn independently, clipped by coordinate, noise as exact accounting has it.
-        Perturbations: of the objective (delta = 0, or Gaussian noise) or of the minimiser.
-    scale : one of `SCALES`
+        "objective" (delta = 0), "objective, Gaussian" and "output" perturb the objective or its minimiser.
+    scale : {"one clip", "box", "private", "given"}
         "one clip": features as they are, one clip and one step for all. "box": by the farther bound. "private": root
         mean squares, released by a tenth of the budget. "given": X is standardised, and that is not paid for.
     setting : Setting
@@ -132,15 +131,13 @@ def coefficients(problem, algorithm, scale, setting, epsilon, seed) -> NDArray[n
     Raises
     ------
     ValueError
-        An unknown name, bounds that are missing, or a setting out of range.
+        Bounds that are missing, or are there beside a given scale; or what the estimators refuse.
 
     >>> X, y = np.array([[-1.0], [1.0]] * 500), np.array([0, 1, 1, 1] * 250)
     >>> w = coefficients(Problem(X, y), "DP-GD", "given", Setting(1.0, 1.0, 64), epsilon=1.0, seed=0)
     >>> round(float(w[0]), 1)
     1.1
     """
-    check_choice("algorithm", algorithm, ALGORITHMS)
-    check_choice("scale", scale, SCALES)
     if (scale == "given") != (problem.bounds is None):
         raise ValueError(f"scale must be 'given' where there are no bounds, and only there, got {scale!r}")
     if problem.penalty and scale != "given":
@@ -171,14 +168,6 @@ def tuned(trials: pd.DataFrame, by: Sequence[str], value: str = "gap") -> pd.Dat
     steps = means.groupby(by, sort=False).step
     means["at_end"] = (means.step == steps.transform("min")) | (means.step == steps.transform("max"))
     return means.loc[means.groupby(by, sort=False)[value].idxmin()].reset_index(drop=True)
-
-
-def check_positive(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Positive finite numbers (K,), at least one; a `ValueError` that names them otherwise."""
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or not len(values) or not ((values > 0) & (values < np.inf)).all():
-        raise ValueError(f"{name} must be positive finite numbers (K,), got {values.tolist()!r}")
-    return values
 
 
 def _descended(problem, algorithm, scale, setting, epsilon, seed):

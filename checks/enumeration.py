@@ -3,15 +3,17 @@
 No theorem is used, so that theorems can be held against the results; the size of the data is the limit.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from helpers.checks import check_choice
-from helpers.privacy import REPLACE_ONE
+from helpers.privacy import REPLACE_ONE, NeighboringRelation
 from helpers.resampling.oversampling import NewRecords, copies_per_record
+
+Record = tuple[int, int]  # label, and an identity of the values
 
 
 def substitution_distance(a: Iterable[Hashable], b: Iterable[Hashable]) -> int:
@@ -25,10 +27,10 @@ def substitution_distance(a: Iterable[Hashable], b: Iterable[Hashable]) -> int:
     >>> substitution_distance("aab", "abc")
     1
     """
-    a, b = Counter(a), Counter(b)
-    if a.total() != b.total():
-        raise ValueError(f"the two data sets must have the same size, got {a.total()} and {b.total()}")
-    return (a - b).total()
+    before, after = Counter(a), Counter(b)
+    if before.total() != after.total():
+        raise ValueError(f"the two data sets must have the same size, got {before.total()} and {after.total()}")
+    return (before - after).total()
 
 
 def insertion_deletion_distance(a: Iterable[Hashable], b: Iterable[Hashable]) -> int:
@@ -37,49 +39,36 @@ def insertion_deletion_distance(a: Iterable[Hashable], b: Iterable[Hashable]) ->
     >>> insertion_deletion_distance("aab", "bc")
     3
     """
-    a, b = Counter(a), Counter(b)
-    return (a - b).total() + (b - a).total()
+    before, after = Counter(a), Counter(b)
+    return (before - after).total() + (after - before).total()
 
 
-class Records(NamedTuple):
-    """A data set reduced to what oversampling sees: labels (n,), and a distinct identity for each record's values."""
-
-    labels: np.ndarray
-    ids: np.ndarray
-
-
-def neighbours(labels, neighbouring, classes=(0, 1)) -> Iterator[Records]:
-    """All neighbours of the data set with these labels and ids 0, ..., n - 1, up to renaming of records.
+def neighbours(
+    records: Sequence[Record], neighbouring: NeighboringRelation, classes: Sequence[int] = (0, 1)
+) -> Iterator[list[Record]]:
+    """All neighbours of a data set of (label, id), with ids 0, ..., n - 1, up to renaming of records.
 
     Replace-one puts a new record (id n) of any class in any place; add/remove deletes any record, or inserts a
     new one of any class in any place.
 
-    >>> [r.labels.tolist() for r in neighbours([0, 1], REPLACE_ONE)]
+    >>> [[label for label, _ in there] for there in neighbours([(0, 0), (1, 1)], REPLACE_ONE)]
     [[0, 1], [1, 1], [0, 0], [0, 1]]
     """
-    labels = np.asarray(labels)
-    n = len(labels)
-    ids = np.arange(n)
-    if neighbouring == REPLACE_ONE:
-        for place in range(n):
-            for label in classes:
-                yield Records(_put(labels, place, label), _put(ids, place, n))
-        return
-    for place in range(n):
-        yield Records(np.delete(labels, place), np.delete(ids, place))
-    for place in range(n + 1):
-        for label in classes:
-            yield Records(np.insert(labels, place, label), np.insert(ids, place, n))
+    n, replaced = len(records), int(neighbouring == REPLACE_ONE)
+    if not replaced:
+        yield from ([*records[:place], *records[place + 1 :]] for place in range(n))
+    for place, label in itertools.product(range(n + 1 - replaced), classes):
+        yield [*records[:place], (label, n), *records[place + replaced :]]
 
 
 def worst_case(
-    labels,
+    labels: ArrayLike,
     new_records: NewRecords,
     *,
-    neighbouring=REPLACE_ONE,
-    distance=substitution_distance,
-    extras="nested",
-    classes=(0, 1),
+    neighbouring: NeighboringRelation = REPLACE_ONE,
+    distance: Callable[[list[int], list[int]], int] = substitution_distance,
+    extras: str = "nested",
+    classes: Sequence[int] = (0, 1),
 ) -> int:
     """Largest distance of the oversampled data sets over all neighbours of a small one.
 
@@ -101,37 +90,26 @@ def worst_case(
         Who gets the N mod n1 extra copies: the first in row order, or any, chosen without regard to the other
         data set. The worst choice for the latter is the first records in one data set and the last in the other.
 
-    Raises
-    ------
-    ValueError
-        Unknown `extras`.
-
     >>> from helpers.resampling.oversampling import fixed_total, substitution_bound
     >>> worst_case([0, 1, 1, 1], fixed_total(4)), substitution_bound(4, 3)
     (3, 3)
     >>> worst_case([0, 1, 1, 1, 1], fixed_total(2), extras="independent"), substitution_bound(2, 4)
     (3, 2)
     """
-    check_choice("extras", extras, ("nested", "independent"))
-    labels = np.asarray(labels)
-    here = _oversampled(Records(labels, np.arange(len(labels))), new_records)
+    records = [(label, place) for place, label in enumerate(np.asarray(labels).tolist())]
+    here = _oversampled(records, new_records) or []
     worst = 0
-    for neighbour in neighbours(labels, neighbouring, classes):
-        oversampled_classes = [label for label, n_new in new_records(neighbour.labels).items() if n_new]
-        if not np.isin(oversampled_classes, neighbour.labels).all():
-            continue
-        there = _oversampled(neighbour, new_records, last_first=extras == "independent")
-        worst = max(worst, distance(here, there))
+    for neighbour in neighbours(records, neighbouring, classes):
+        ordered = {"nested": neighbour, "independent": neighbour[::-1]}[extras]
+        if (rows := _oversampled(ordered, new_records)) is not None:
+            worst = max(worst, distance(here, rows))
     return worst
 
 
-def _oversampled(records, new_records, *, last_first=False) -> list[int]:
-    labels = records.labels[::-1] if last_first else records.labels
-    copies = copies_per_record(labels, new_records(labels))
-    return np.repeat(records.ids, 1 + (copies[::-1] if last_first else copies)).tolist()
-
-
-def _put(values, place, value) -> np.ndarray:
-    changed = values.copy()
-    changed[place] = value
-    return changed
+def _oversampled(records, new_records) -> list[int] | None:
+    """Ids of all rows afterwards; None where an oversampled class has no records."""
+    labels, ids = np.array(records, dtype=int).reshape(-1, 2).T
+    new = new_records(labels)
+    if not np.isin([label for label, n_new in new.items() if n_new], labels).all():
+        return None
+    return np.repeat(ids, 1 + copies_per_record(labels, new)).tolist()

@@ -5,42 +5,30 @@
 """
 
 import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.optimize import minimize as descend
-from scipy.special import ndtr
+from scipy.stats.distributions import rv_frozen
 
 from checks.exact_loss import privacy_loss, softmax_privacy_loss
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.erm.losses import LOGISTIC, Softmax, zero_sum_basis
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
-
-
-class Found(NamedTuple):
-    """What `directed_search` found: the loss of `data` over `neighbour` at `output`.
-
-    Attributes
-    ----------
-    loss : float
-    output : ndarray (d,) or (K - 1, d)
-    data, neighbour : pairs of ndarray (g, d) and (g,), or ndarray (g, d)
-        Rows and classes for the softmax, signed rows for a margin loss; the record that changes stands last.
-    weights, neighbour_weights : ndarray (g,)
-        How many records each row stands for.
-    """
-
-    loss: float
-    output: np.ndarray
-    data: tuple | np.ndarray
-    neighbour: tuple | np.ndarray
-    weights: np.ndarray
-    neighbour_weights: np.ndarray
+from checks.worst_case import Found
+from helpers.erm.losses import LOGISTIC, Loss, Softmax, zero_sum_basis
+from helpers.privacy import REPLACE_ONE, NeighboringRelation
 
 
 def directed_search(
-    noise_rate, stiffness, *, n_records, dimension, rng, loss=LOGISTIC, neighbouring=REPLACE_ONE, n_restarts=8
+    noise_rate: float,
+    stiffness: float,
+    *,
+    n_records: int,
+    dimension: int,
+    rng: np.random.Generator,
+    loss: Loss | Softmax = LOGISTIC,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
+    n_restarts: int = 8,
 ) -> Found:
     """Largest privacy loss found, by ascent from starts that the proof of the price directs.
 
@@ -60,26 +48,16 @@ def directed_search(
     loss : Loss or Softmax
     n_restarts : int
 
-    Returns
-    -------
-    Found
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
+    >>> from helpers.privacy import ADD_REMOVE
     >>> many = dict(n_records=1000, dimension=2, rng=np.random.default_rng(0), n_restarts=3)
     >>> 0.8 < directed_search(1.0, 1.0, **many, neighbouring=ADD_REMOVE).loss <= 1.0
     True
     """
-    noise_rate = check_real("noise_rate", noise_rate, low=0, inclusive="neither")
-    stiffness = check_real("stiffness", stiffness, low=0, inclusive="neither")
-    check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
-    n_records = check_integer("n_records", n_records, low=2)
-    dimension = check_integer("dimension", dimension, low=2)
-    n_restarts = check_integer("n_restarts", n_restarts, low=1)
-    constants = {"noise_rate": noise_rate, "total_regularization": stiffness / n_records, "n_records": n_records}
+    constants: dict[str, Any] = {
+        "noise_rate": noise_rate,
+        "total_regularization": stiffness / n_records,
+        "n_records": n_records,
+    }
     if not isinstance(loss, Softmax):
         constants["loss"] = loss
     changed = int(neighbouring == REPLACE_ONE)
@@ -126,17 +104,16 @@ def _directed_start(scores, kinds, changed, dimension, rng) -> np.ndarray:
 
 
 def exact_delta(
-    epsilon,
-    data,
-    neighbour,
+    epsilon: float,
+    data: ArrayLike,
+    neighbour: ArrayLike,
     *,
-    total_regularization,
-    noise_rate=None,
-    noise_scale=None,
-    n_records=None,
-    loss=LOGISTIC,
-    weights=None,
-    neighbour_weights=None,
+    total_regularization: float,
+    noise: rv_frozen,
+    n_records: int | None = None,
+    loss: Loss = LOGISTIC,
+    weights: ArrayLike | None = None,
+    neighbour_weights: ArrayLike | None = None,
 ) -> float:
     """The least delta at `epsilon` of objective perturbation for one ordered pair of data sets in one dimension.
 
@@ -151,56 +128,41 @@ def exact_delta(
     data, neighbour : array (n, 1), (n', 1)
         Signed rows.
     total_regularization : float
-    noise_rate : float, optional
-        For noise of density proportional to exp(-noise_rate |b|).
-    noise_scale : float, optional
-        For Gaussian noise, its standard deviation; one of the two is given.
+    noise : frozen distribution of `scipy.stats`
+        Symmetric about 0: `laplace(scale=1 / noise_rate)`, or `norm(scale=standard_deviation)`.
     n_records, loss, weights, neighbour_weights
         As in `exact_loss.privacy_loss`.
 
-    Raises
-    ------
-    ValueError
-        Rows of more than one dimension, or both kinds of noise or none.
-
-    >>> pair = [[1.0]], [[-1.0]]
-    >>> round(exact_delta(0.0, *pair, total_regularization=1.0, noise_rate=0.5), 4)
+    >>> from scipy.stats import laplace
+    >>> round(exact_delta(0.0, [[1.0]], [[-1.0]], total_regularization=1.0, noise=laplace(scale=2.0)), 4)
     0.2212
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    data, neighbour = np.asarray(data, dtype=float), np.asarray(neighbour, dtype=float)
-    if data.shape[1:] != (1,) or neighbour.shape[1:] != (1,):
-        raise ValueError(f"data, neighbour must have shape (n, 1), got {data.shape} and {neighbour.shape}")
-    if (noise_rate is None) == (noise_scale is None):
-        raise ValueError(f"noise_rate or noise_scale must be given, got {noise_rate!r} and {noise_scale!r}")
-    n = len(data) if n_records is None else check_integer("n_records", n_records, low=1)
-    stiffness = n * check_real("total_regularization", total_regularization, low=0, inclusive="neither")
-    sides = []
-    for rows, each in ((data, weights), (neighbour, neighbour_weights)):
-        sides.append((rows[:, 0], np.ones(len(rows)) if each is None else np.asarray(each, dtype=float)))
+    sides = [
+        (np.asarray(rows, dtype=float)[:, 0], 1.0 if each is None else np.asarray(each, dtype=float))
+        for rows, each in ((data, weights), (neighbour, neighbour_weights))
+    ]
+    stiffness = (n_records or len(sides[0][0])) * total_regularization
 
-    def noise(outputs, side):
+    def noise_at(outputs, side):
         rows, each = side
         return -(each * loss.slope(np.multiply.outer(outputs, rows))) @ rows - stiffness * outputs
 
     def log_density(outputs, side):
         rows, each = side
         bend = stiffness + (each * loss.bend(np.multiply.outer(outputs, rows))) @ rows**2
-        b = noise(outputs, side)
-        return np.log(bend) - (noise_rate * np.abs(b) if noise_scale is None else (b / noise_scale) ** 2 / 2)
+        return np.log(bend) + noise.logpdf(noise_at(outputs, side))
 
     def excess(outputs):
         return log_density(outputs, sides[0]) - log_density(outputs, sides[1]) - epsilon
 
     def mass(low, high, side):
         """Probability of the outputs between: that of the noises between, the other way round."""
-        least, most = noise(high, side), noise(low, side)
+        least, most = noise_at(high, side), noise_at(low, side)
         if least > 0:  # by symmetry, so that nothing is a difference of numbers near 1
             least, most = -most, -least
-        return _below(most, noise_rate, noise_scale) - _below(least, noise_rate, noise_scale)
+        return noise.cdf(most) - noise.cdf(least)
 
-    far = 40 * noise_scale if noise_rate is None else 80 / noise_rate
-    far = (far + max(float(each @ np.abs(rows)) for rows, each in sides)) / stiffness
+    far = (40 * noise.std() + max(float(np.sum(each * np.abs(rows))) for rows, each in sides)) / stiffness
     fine = far * np.geomspace(1e-9, 1, 4000)
     grid = np.unique(np.concatenate([np.linspace(-far, far, 20_001), fine, -fine]))
     above = excess(grid) > 0
@@ -211,12 +173,4 @@ def exact_delta(
     for low, high, inside in zip(cuts[:-1], cuts[1:], [above[0], *above[places + 1]], strict=True):
         if inside:
             total += mass(low, high, sides[0]) - math.exp(epsilon) * mass(low, high, sides[1])
-    return max(total, 0.0)
-
-
-def _below(b, noise_rate, noise_scale) -> float:
-    """Distribution function of one-dimensional noise."""
-    if noise_rate is None:
-        return float(ndtr(b / noise_scale))
-    tail = 0.5 * math.exp(-noise_rate * abs(float(b)))
-    return tail if b < 0 else 1 - tail
+    return max(float(total), 0.0)

@@ -5,15 +5,28 @@ confronted with the truth: `privacy_loss` for margin losses, `softmax_privacy_lo
 about exact minimisers. The search for data where the loss is large belongs to `worst_case`.
 """
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
-from helpers.checks import check_integer
-from helpers.erm.calibration import UNWEIGHTED, determinant_cost, joint_cost
-from helpers.erm.losses import LOGISTIC
+import numpy as np
+from numpy.typing import ArrayLike
+
+from helpers.erm.calibration import UNWEIGHTED, Calibration, Weighting, determinant_cost, joint_cost
+from helpers.erm.losses import LOGISTIC, Loss, Softmax
 from helpers.erm.risk import Block, MarginSums, Rows, SoftmaxSums
 
+Norm = Callable[..., Any]
+RowsAndClasses = tuple[ArrayLike, ArrayLike]
 
-def proven_epsilon(calibration, *, n_records, radius=1.0, loss=LOGISTIC, weighting=UNWEIGHTED) -> float:
+
+def proven_epsilon(
+    calibration: Calibration,
+    *,
+    n_records: int,
+    radius: float = 1.0,
+    loss: Loss | Softmax = LOGISTIC,
+    weighting: Weighting = UNWEIGHTED,
+) -> float:
     """The epsilon that the theorems of this package prove for given constants, wherever they come from.
 
     The smaller of two bounds: shift of the noise plus change of the determinant, and both together record by record.
@@ -36,18 +49,18 @@ def proven_epsilon(calibration, *, n_records, radius=1.0, loss=LOGISTIC, weighti
 
 
 def privacy_loss(
-    beta,
-    data,
-    neighbour,
+    beta: ArrayLike,
+    data: ArrayLike,
+    neighbour: ArrayLike,
     *,
-    noise_rate,
-    total_regularization,
-    n_records=None,
-    loss=LOGISTIC,
-    weights=None,
-    neighbour_weights=None,
-    norm=np.linalg.norm,
-    center=0.0,
+    noise_rate: float,
+    total_regularization: ArrayLike,
+    n_records: int | None = None,
+    loss: Loss = LOGISTIC,
+    weights: ArrayLike | None = None,
+    neighbour_weights: ArrayLike | None = None,
+    norm: Norm = np.linalg.norm,
+    center: ArrayLike = 0.0,
 ) -> float:
     """Exact log density ratio, data over neighbour, of objective perturbation at the output `beta`.
 
@@ -78,7 +91,7 @@ def privacy_loss(
     Raises
     ------
     ValueError
-        Shapes that do not fit, or different sizes without `n_records`.
+        Data sets of different size without `n_records`.
 
     Source: Chaudhuri, Monteleoni and Sarwate 2011, proof of Theorem 2.
 
@@ -87,18 +100,7 @@ def privacy_loss(
     0.0
     """
     beta, data, neighbour = (np.asarray(a, dtype=float) for a in (beta, data, neighbour))
-    same_size = n_records is not None or len(data) == len(neighbour)
-    if (
-        data.ndim != 2
-        or neighbour.ndim != 2
-        or not beta.shape == data.shape[1:] == neighbour.shape[1:]
-        or not same_size
-    ):
-        raise ValueError(
-            "beta, data, neighbour must have shapes (d,), (n, d), (n, d), with n_records (d,), (n, d), (n', d), "
-            f"got {beta.shape}, {data.shape}, {neighbour.shape} and n_records={n_records!r}"
-        )
-    n = len(data) if n_records is None else check_integer("n_records", n_records, low=1)
+    n = _divisor(data, neighbour, n_records)
     stiffness = n * np.asarray(total_regularization, dtype=float)
     pull = np.broadcast_to(-stiffness * np.asarray(center, dtype=float), beta.shape)
     here = _log_density(beta, data, noise_rate, stiffness, pull, loss, weights, norm)
@@ -112,18 +114,27 @@ def _log_density(beta, rows, noise_rate, stiffness, pull, loss, weights, norm) -
     return float(np.linalg.slogdet(jacobian)[1] - noise_rate * norm(noise))
 
 
+def _divisor(data: Any, neighbour: Any, n_records: int | None) -> int:
+    """The public number of records: one that is given, or that of both data sets."""
+    if n_records is None and len(data) != len(neighbour):
+        raise ValueError(
+            f"n_records must be given for data sets of different size, got {len(data)} and {len(neighbour)} records"
+        )
+    return len(data) if n_records is None else n_records
+
+
 def softmax_privacy_loss(
-    C,
-    data,
-    neighbour,
+    C: ArrayLike,
+    data: RowsAndClasses,
+    neighbour: RowsAndClasses,
     *,
-    noise_rate,
-    total_regularization,
-    n_records=None,
-    weights=None,
-    neighbour_weights=None,
-    norm=np.linalg.norm,
-    center=0.0,
+    noise_rate: float,
+    total_regularization: float,
+    n_records: int | None = None,
+    weights: ArrayLike | None = None,
+    neighbour_weights: ArrayLike | None = None,
+    norm: Norm = np.linalg.norm,
+    center: ArrayLike = 0.0,
 ) -> float:
     """Exact log density ratio, data over neighbour, of multinomial objective perturbation at the output C.
 
@@ -146,12 +157,7 @@ def softmax_privacy_loss(
     >>> round(softmax_privacy_loss([[1.0], [0.0]], one, other, noise_rate=0.5, total_regularization=1.0), 4)
     0.6753
     """
-    if n_records is None and len(data[0]) != len(neighbour[0]):
-        raise ValueError(
-            f"data, neighbour must have as many rows, or n_records be given, got {len(data[0])} and {len(neighbour[0])}"
-        )
-    C = np.asarray(C, dtype=float)
-    n = len(data[0]) if n_records is None else check_integer("n_records", n_records, low=1)
+    C, n = np.asarray(C, dtype=float), _divisor(data[0], neighbour[0], n_records)
     stiffness = n * total_regularization
     pull = np.broadcast_to(-total_regularization * np.asarray(center, dtype=float), C.shape)
 

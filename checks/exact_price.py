@@ -12,22 +12,21 @@ supremum over predictions; it is attained under add/remove for d >= K, and an up
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize as descend
 from scipy.special import softmax
 
 from checks.exact_loss import privacy_loss
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.erm.losses import LOGISTIC, Loss
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.privacy import REPLACE_ONE, NeighboringRelation
 
 _WIDEST = 40.0  # margins beyond which no loss used here bends
 _SQRT2 = math.sqrt(2)
 
 
-def quartic(h) -> Loss:
+def quartic(h: float) -> Loss:
     """The smooth hinge of fourth degree: 0 above 1 + h, 1 - m below 1 - h, curvature 3/(4h) at most between.
 
     Parameters
@@ -40,7 +39,6 @@ def quartic(h) -> Loss:
     >>> quartic(0.5).curvature, float(quartic(0.5).slope(np.array(1.0)))
     (1.5, -0.5)
     """
-    h = check_real("h", h, low=1e-10, high=1e10)
 
     def place(margins):  # 1 where the bend begins, -1 where it ends
         return np.clip((1 - np.asarray(margins)) / h, -1, 1)
@@ -68,7 +66,14 @@ class Price(NamedTuple):
     margin: float
 
 
-def price(noise_rate, stiffness, *, loss=LOGISTIC, radius=1.0, neighbouring=REPLACE_ONE) -> Price:
+def price(
+    noise_rate: float,
+    stiffness: float,
+    *,
+    loss: Loss = LOGISTIC,
+    radius: float = 1.0,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
+) -> Price:
     """The exact epsilon of objective perturbation with a margin loss, over all n, data and outputs, d >= 2.
 
     Parameters
@@ -82,31 +87,28 @@ def price(noise_rate, stiffness, *, loss=LOGISTIC, radius=1.0, neighbouring=REPL
         Bound R > 0 on a record's norm.
     neighbouring : NeighboringRelation
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: the theorem on the exact epsilon in the chapter on private ERM.
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> price(0.5, 2.0).epsilon, round(price(0.5, 0.5, neighbouring=ADD_REMOVE).epsilon, 4)
     (1.0, 0.7013)
     """
-    pull, bend = _checked(noise_rate, stiffness, radius)
-    replaced = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE
+    pull, bend = noise_rate * radius, radius**2 / stiffness
     margins = np.linspace(-_WIDEST, _WIDEST, 8001)
     for width in (1e-2, 1e-5, 1e-8):  # the last rounds find edges at which the curvature jumps
         each = -pull * loss.slope(margins) + np.log1p(bend * loss.bend(margins))
         best = margins[np.argmax(each)]
         margins = best + np.linspace(-width, width, 2001)
-    return Price(float(each.max() + pull * replaced), float(best))
+    return Price(float(each.max() + pull * (neighbouring == REPLACE_ONE)), float(best))
 
 
-def softmax_price(noise_rate, stiffness, n_classes, *, radius=1.0, neighbouring=REPLACE_ONE) -> float:
-    """The same for K classes: exact under add/remove and d >= K, an upper bound under replace-one.
+def softmax_price(
+    noise_rate: float, stiffness: float, n_classes: int, *, neighbouring: NeighboringRelation = REPLACE_ONE
+) -> float:
+    """The same for K classes and rows in the unit ball: exact under add/remove and d >= K, a bound under replace-one.
 
     One record with prediction p and class y pulls with ||p - e_y|| and raises the log determinant by that of I + t H,
-    H = diag(p) - p p', t = R^2/stiffness: det = prod(1 + t p_k) sum(p_k / (1 + t p_k)).
+    H = diag(p) - p p', t = 1/stiffness: det = prod(1 + t p_k) sum(p_k / (1 + t p_k)).
 
     Parameters
     ----------
@@ -115,51 +117,40 @@ def softmax_price(noise_rate, stiffness, n_classes, *, radius=1.0, neighbouring=
     others
         As in `price`.
 
+    >>> from helpers.privacy import ADD_REMOVE
     >>> round(softmax_price(0.5, 8.0, 3), 4), round(softmax_price(0.5, 0.1, 2, neighbouring=ADD_REMOVE), 3)
     (1.4142, 2.182)
     """
-    pull, bend = _checked(noise_rate, stiffness, radius)
-    n_classes = check_integer("n_classes", n_classes, low=2)
-    replaced = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE
+
+    bend = 1 / stiffness
 
     def negative(scores):
         p = softmax(np.append(scores, 0.0))
         gap = p - np.eye(n_classes)[-1]
-        return -(pull * np.linalg.norm(gap) + np.log1p(bend * p).sum() + np.log(np.sum(p / (1 + bend * p))))
+        return -(noise_rate * np.linalg.norm(gap) + np.log1p(bend * p).sum() + np.log(np.sum(p / (1 + bend * p))))
 
     starts = [shift + 4.0 * np.eye(n_classes - 1)[0] * one for shift in (-2.0, 0.0, 2.0, 5.0) for one in (0, 1)]
     found = [-descend(negative, start, method="BFGS").fun for start in starts]
-    return float(max(*found, pull * _SQRT2) + pull * _SQRT2 * replaced)
+    return float(max(*found, noise_rate * _SQRT2) + noise_rate * _SQRT2 * (neighbouring == REPLACE_ONE))
 
 
-def _checked(noise_rate, stiffness, radius) -> tuple[float, float]:
-    """Noise rate times R, and R^2 over the stiffness."""
-    noise_rate = check_real("noise_rate", noise_rate, low=0, inclusive="neither")
-    stiffness = check_real("stiffness", stiffness, low=0, inclusive="neither")
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    return noise_rate * radius, radius**2 / stiffness
-
-
-def constructed_loss(
-    noise_rate, stiffness, *, loss=LOGISTIC, radius=1.0, neighbouring=REPLACE_ONE, n_records=2000
-) -> float:
-    """Largest exact privacy loss over a grid of the pairs that prove `price`, at a finite number of records.
+def constructed_loss(noise_rate: float, stiffness: float, *, loss: Loss = LOGISTIC, radius: float = 1.0) -> float:
+    """Largest exact privacy loss over a grid of the replace-one pairs that prove `price`, at 2,000 records.
 
     The output is K e2. All records but one lie at a small angle below e1, misclassified by a wide margin; the odd one
-    is near -e1, at the margin of the price; in the neighbour it has joined the others or is gone.
+    is near -e1, at the margin of the price; in the neighbour it has joined the others.
 
     Parameters
     ----------
-    n_records : int
-        n >= 2.
-    others
+    noise_rate, stiffness, loss, radius
         As in `price`.
 
-    >>> round(constructed_loss(0.5, 2.0, n_records=100), 2), round(constructed_loss(0.5, 2.0), 2)
-    (0.84, 0.98)
+    >>> round(constructed_loss(0.5, 2.0), 2)
+    0.98
     """
-    worst = price(noise_rate, stiffness, loss=loss, radius=radius, neighbouring=neighbouring).margin
-    left = n_records if neighbouring == REPLACE_ONE else n_records - 1
+    n, worst = 2000, price(noise_rate, stiffness, loss=loss, radius=radius).margin
+    constants: dict[str, Any] = {"noise_rate": noise_rate, "total_regularization": stiffness / n, "n_records": n}
+    constants |= {"loss": loss, "weights": np.array([n - 1.0, 1.0]), "neighbour_weights": np.array([float(n)])}
     best = -math.inf
     for tilt in np.geomspace(0.003, 0.5, 10):
         others = radius * np.array([[math.cos(tilt), -math.sin(tilt)]])
@@ -167,16 +158,6 @@ def constructed_loss(
             for margin in {max(worst, -edge) for edge in (1.0, 2.0, 4.0, 8.0)}:
                 aside = min(max(margin / length, -1.0), 1.0)
                 odd = radius * np.array([[-math.sqrt(1 - aside**2), aside]])
-                found = privacy_loss(
-                    [0.0, length / radius],
-                    np.vstack([others, odd]),
-                    others,
-                    noise_rate=noise_rate,
-                    total_regularization=stiffness / n_records,
-                    n_records=n_records,
-                    loss=loss,
-                    weights=np.array([n_records - 1.0, 1.0]),
-                    neighbour_weights=np.array([float(left)]),
-                )
-                best = max(best, found)
+                data = np.vstack([others, odd])
+                best = max(best, privacy_loss([0.0, length / radius], data, others, **constants))
     return best

@@ -17,14 +17,15 @@ to whom.
 """
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.data.catalogue import load
 from helpers.data.images import ham10000_metadata
 
@@ -45,6 +46,8 @@ _NOTIONS = {
     "accuracy_parity": (None, "right"),
 }
 NOTIONS = tuple(_NOTIONS)
+FAILURE, SLACK = 0.01, 0.002
+"""Probability that a reach is exceeded by more than the slack, which is a share of 2 (1 - share of the group)."""
 _LARGEST_THIRD_DERIVATIVE = 1 / (6 * math.sqrt(3))  # of the logistic loss
 
 
@@ -53,7 +56,7 @@ class Gap:
     """The gap of one group as a linear function of the events: F_k = sum_i coefficients_i event_i.
 
     Records are classified positive where their score is above 0. A group without records of the notion's label, or one
-    that leaves no others, has the gap NaN, and so are its bounds.
+    that leaves no others, has the gap NaN.
 
     Parameters
     ----------
@@ -64,11 +67,6 @@ class Gap:
     notion : {"demographic_parity", "equal_opportunity", "false_positive_rate", "accuracy_parity"}
         Equal opportunity compares true positive rates; it is also minus the gap of false negative rates.
 
-    Raises
-    ------
-    ValueError
-        An unknown notion, other labels, or arrays that do not fit; from the methods, scores that are NaN.
-
     Source: the gap, Mangold's defence slides "Measuring Group Fairness".
 
     >>> gap = Gap([1, 1, 0, 0], [True, True, False, False])
@@ -76,25 +74,19 @@ class Gap:
     (0.25, (0.25, 0.5))
     """
 
-    y: np.ndarray
-    member: np.ndarray
+    y: NDArray
+    member: NDArray[np.bool_]
     notion: str = "demographic_parity"
 
     def __post_init__(self):
-        y, member = np.asarray(self.y), np.asarray(self.member)
-        check_choice("notion", self.notion, NOTIONS)
-        if y.ndim != 1 or not np.isin(y, (0, 1)).all():
-            raise ValueError(f"y must be labels 0 and 1 of shape (n,), got {y.dtype} {y.shape}")
-        if member.shape != y.shape or member.dtype != bool:
-            raise ValueError(f"member must be booleans of shape {y.shape}, got {member.dtype} {member.shape}")
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "member", member)
+        for name in ("y", "member"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name)))
 
     @cached_property
-    def counted(self) -> np.ndarray:
+    def counted(self) -> NDArray:
         """Records (n,) of bool that the notion is about."""
         label = _NOTIONS[self.notion][0]
-        return np.ones(len(self.y), bool) if label is None else self.y == label
+        return np.ones(len(self.y), bool) if label is None else np.equal(self.y, label)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -102,7 +94,7 @@ class Gap:
         return int((self.counted & self.member).sum()), int((self.counted & ~self.member).sum())
 
     @cached_property
-    def coefficients(self) -> np.ndarray:
+    def coefficients(self) -> NDArray:
         """(1 - share)/n_k for the group, -(1 - share)/n_rest for the others, 0 for records that do not count (n,)."""
         inside, outside = self.sizes
         if not inside or not outside:
@@ -111,17 +103,17 @@ class Gap:
         rest = outside / (inside + outside)
         return np.where(self.member, rest / inside, -rest / outside) * self.counted
 
-    def events(self, scores) -> np.ndarray:
+    def events(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Whether the event happens, of the shape of `scores` (n,) or (models, n)."""
-        positive = self._checked(scores) > 0
+        positive = np.asarray(scores) > 0
         return positive if _NOTIONS[self.notion][1] == "positive" else positive == (self.y == 1)
 
-    def of(self, scores):
+    def of(self, scores: ArrayLike) -> float | NDArray[np.float64]:
         """F_k: a number for scores (n,), an array (models,) for scores (models, n)."""
         values = self.events(scores) @ self.coefficients
         return float(values) if values.ndim == 0 else values
 
-    def interval(self, scores, reach, slack=0.0) -> tuple[float, float]:
+    def interval(self, scores: ArrayLike, reach: ArrayLike, slack: float = 0.0) -> tuple[float, float]:
         """Between what two values F_k lies for every model whose scores differ from these by at most `reach`.
 
         Only records with |score| <= reach can change sides. Those that have the event can lose it, the others can gain
@@ -138,81 +130,63 @@ class Gap:
         >>> Gap([1, 0], [True, False]).interval(np.array([1.0, 1.0]), reach=2.0)
         (-0.5, 0.5)
         """
-        scores = self._checked(scores)
-        near = np.abs(scores) <= _checked_reach(reach, scores)
+        near = np.abs(scores) <= np.asarray(reach)
         change = np.where(self.events(scores), -1.0, 1.0) * self.coefficients * near
-        further = check_real("slack", slack, low=0) * np.abs(self.coefficients).sum()
-        value, down, up = self.of(scores), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
+        further = slack * np.abs(self.coefficients).sum()
+        value, down, up = float(self.of(scores)), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
         return value + float(down - further), value + float(up + further)
 
-    def fraction(self, scores, reach) -> float:
+    def fraction(self, scores: ArrayLike, reach: ArrayLike) -> float:
         """(1 - share)(q_k + q_rest), q the fractions of records with |score| <= reach: a bound of |change of F_k|."""
-        scores = self._checked(scores)
-        return float(np.abs(self.coefficients) @ (np.abs(scores) <= _checked_reach(reach, scores)))
+        return float(np.abs(self.coefficients) @ (np.abs(scores) <= np.asarray(reach)))
 
-    def printed(self, scores, reach) -> float:
+    def printed(self, scores: ArrayLike, reach: ArrayLike) -> float:
         """mean(reach/|score|) in the group plus the same mean over all, the printed chi_k times the displacement.
 
         Infinite where a score is 0. With "reach" L d, L the Lipschitz constants and d the distance of the models.
 
         Source: Mangold's defence slides, "Bound on Difference of Fairness".
         """
-        scores = self._checked(scores)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = _checked_reach(reach, scores) / np.abs(scores)
+            ratio = np.divide(reach, np.abs(scores))
         return self._group_plus_all(np.where(np.isnan(ratio), 0.0, ratio))
 
-    def printed_fraction(self, scores, reach) -> float:
+    def printed_fraction(self, scores: ArrayLike, reach: ArrayLike) -> float:
         """q_k + q, what is left of the printed bound without Markov's inequality.
 
         Source: the code published with Mangold et al. 2023, whose optimised Chernoff bound equals it.
         """
-        scores = self._checked(scores)
-        return self._group_plus_all((np.abs(scores) <= _checked_reach(reach, scores)).astype(float))
+        return self._group_plus_all((np.abs(scores) <= np.asarray(reach)).astype(float))
 
-    def expected_flips(self, scores, scale) -> float:
+    def expected_flips(self, scores: ArrayLike, scale: ArrayLike) -> float:
         """(1 - share)(q_k + q_rest) with q the expected share of signs that noise N(0, scale_i^2) on the scores flips.
 
         Exact for one linear model under Gaussian output perturbation, scale_i = noise scale times length of the row;
         a bound of the mean of |change of F_k|.
         """
-        scores = self._checked(scores)
         with np.errstate(divide="ignore", invalid="ignore"):
-            chance = ndtr(-np.abs(scores) / _checked_reach(scale, scores))
+            chance = ndtr(-np.abs(scores) / np.asarray(scale))
         return float(np.abs(self.coefficients) @ np.nan_to_num(chance))
 
-    def sampling(self, failure=0.01) -> float:
+    def sampling(self, failure: float = FAILURE) -> float:
         """What to add on either side of `interval` so that it holds for the population, not these records only.
 
         By Hoeffding's inequality for four proportions, with probability 1 - failure over records drawn independently
         of the models, given the group's share.
 
-        >>> round(Gap([1] * 200, [True] * 100 + [False] * 100).sampling(), 3)
+        >>> round(Gap([1] * 200, [True] * 100 + [False] * 100).sampling(0.01), 3)
         0.173
         """
-        failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
-        inside, outside = self.sizes
-        if not inside or not outside:
-            return math.nan
-        sizes = np.array([inside, outside])
-        return float(outside / sizes.sum() * np.sqrt(math.log(4 / failure) / (2 * sizes)).sum())
+        sizes = np.array(self.sizes)
+        return float(sizes[1] / sizes.sum() * np.sqrt(math.log(4 / failure) / (2 * sizes)).sum())
 
-    def _group_plus_all(self, values) -> float:
-        inside, outside = self.sizes
-        if not inside or not outside:
-            return math.nan
+    def _group_plus_all(self, values: NDArray[np.float64]) -> float:
         return float(values[self.counted & self.member].mean() + values[self.counted].mean())
 
-    def _checked(self, scores) -> np.ndarray:
-        scores = np.asarray(scores, dtype=float)
-        if scores.shape[-1:] != self.y.shape:
-            raise ValueError(f"scores must be of shape (..., {len(self.y)}), got {scores.shape}")
-        if np.isnan(scores).any():
-            raise ValueError("scores must be numbers, got NaN")
-        return scores
 
-
-def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
+def output_reach(
+    lengths: ArrayLike, scale: float, *, failure: float = FAILURE, slack: float = SLACK
+) -> NDArray[np.float64]:
     """How far Gaussian noise on a linear model's coefficients moves its scores, without a factor sqrt(p).
 
     x'(w_private - w) is N(0, scale^2 |x|^2) for each x, so |score moved| > z scale |x| has the probability 2 Phi(-z).
@@ -234,22 +208,25 @@ def output_reach(lengths, scale, *, failure=0.01, slack=0.002) -> np.ndarray:
     -------
     ndarray (n,)
 
-    Raises
-    ------
-    ValueError
-        A number out of range, lengths that are negative or not finite.
-
     >>> output_reach(np.array([1.0]), 0.01).round(4)
     array([0.0426])
     """
-    return _z_of(failure, slack, gaussian=True) * check_real("scale", scale, low=0) * _checked_lengths(lengths)
+    return float(-ndtri(slack * failure / 2)) * scale * np.asarray(lengths)
 
 
-def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, failure=0.01, slack=0.002) -> np.ndarray:
+def objective_reach(
+    lengths: ArrayLike,
+    scale: float,
+    *,
+    n_records: int,
+    regularization: float,
+    failure: float = FAILURE,
+    slack: float = SLACK,
+) -> NDArray[np.float64]:
     """How far Gaussian noise in the objective moves the scores of logistic regression, without a factor sqrt(p).
 
     Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total regularisation, rows of
-    norm at most R, weights at most 1, and v = scale/(nL).
+    norm at most R = 1, weights at most 1, and v = scale/(nL).
 
     * Spread. b -> x'w(b) has the gradient -H^{-1}x/n, of norm at most |x|/(nL). So by Gaussian concentration it is
       within z v |x| of its mean except with probability 2 exp(-z^2/2), and its variance is at most v^2 |x|^2.
@@ -267,36 +244,35 @@ def objective_reach(lengths, scale, *, n_records, regularization, radius=1.0, fa
         As in `output_reach`.
     scale : float
         Standard deviation of each coordinate of b: `noise_scale_` of a fitted classifier.
-    n_records, regularization, radius
-        n that divides the loss, the total regularisation, and R.
+    n_records, regularization
+        n that divides the loss, and the total regularisation.
 
     Returns
     -------
     ndarray (n,)
         Infinite where 2 A v > 1: nothing is proved there.
 
-    Raises
-    ------
-    ValueError
-        As in `output_reach`.
-
     >>> objective_reach(np.array([1.0]), 10.0, n_records=30_000, regularization=0.01).round(4)
     array([0.1654])
     """
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    spread = check_real("scale", scale, low=0) / (n_records * regularization)
-    bend = _LARGEST_THIRD_DERIVATIVE * radius**3 / (2 * regularization)
-    lengths = _checked_lengths(lengths)
+    spread = scale / (n_records * regularization)
+    bend = _LARGEST_THIRD_DERIVATIVE / (2 * regularization)
     if 2 * bend * spread > 1:
-        return np.full(lengths.shape, np.inf)
+        return np.full(np.shape(lengths), np.inf)
     # The smaller root, written without a difference of near numbers.
     bias = 2 * bend * spread**2 / (1 + math.sqrt(1 - (2 * bend * spread) ** 2))
-    return (_z_of(failure, slack, gaussian=False) * spread + bias) * lengths
+    return (math.sqrt(2 * math.log(2 / (failure * slack))) * spread + bias) * np.asarray(lengths)
 
 
-def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.01, slack=0.002) -> dict:
+def released_gaps(
+    gaps: Mapping[Hashable, Gap],
+    coefficients: ArrayLike,
+    rows: ArrayLike,
+    scale: float,
+    *,
+    n_models: int,
+    rng: np.random.Generator,
+) -> dict[Hashable, NDArray[np.float64]]:
     """Gaps of a linear model under output perturbation, draw by draw, and what each draw says by itself.
 
     Parameters
@@ -310,8 +286,6 @@ def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.0
         Standard deviation of each coefficient's noise.
     n_models : int
     rng : numpy.random.Generator
-    failure, slack : float
-        Of the reach (`output_reach`).
 
     Returns
     -------
@@ -323,23 +297,22 @@ def released_gaps(gaps, coefficients, rows, scale, *, n_models, rng, failure=0.0
     >>> drawn["first"].round(3).tolist()
     [[0.5, 0.498, 0.502], [0.5, 0.498, 0.502]]
     """
-    n_models = check_integer("n_models", n_models, low=1)
     coefficients, rows = np.asarray(coefficients, float), np.asarray(rows, float)
-    reach = output_reach(np.linalg.norm(rows, axis=1), scale, failure=failure, slack=slack)
+    reach = output_reach(np.linalg.norm(rows, axis=1), scale)
     found = {key: np.empty((n_models, 3)) for key in gaps}
     for place in range(n_models):
         scores = rows @ (coefficients + scale * rng.standard_normal(len(coefficients)))
         for key, gap in gaps.items():
-            found[key][place] = gap.of(scores), *gap.interval(scores, reach, slack)
+            found[key][place] = gap.of(scores), *gap.interval(scores, reach, SLACK)
     return found
 
 
 def published_reach(
-    lengths, *, epsilon, delta, n_records, dimension, regularization=1.0, radius=1.0, failure=0.01
-) -> np.ndarray:
-    """Lipschitz constant times displacement as in the published code.
+    lengths: ArrayLike, *, epsilon: float, delta: float, n_records: int, dimension: int, regularization: float
+) -> NDArray[np.float64]:
+    """Lipschitz constant times displacement as in the published code, for rows in the unit ball.
 
-    The constant is 2 sqrt(2) |x| where the margin of two classes has |x|; the displacement's tail is radius sqrt(32 p
+    The constant is 2 sqrt(2) |x| where the margin of two classes has |x|; the displacement's tail is sqrt(32 p
     log(1.25/delta) log(2/failure)) / (epsilon lambda n), where it is the noise scale times the quantile of a chi
     variable with p degrees of freedom.
 
@@ -347,17 +320,10 @@ def published_reach(
     ----------
     lengths : array (n,)
         As in `output_reach`.
-    epsilon, delta, n_records, regularization, radius
+    epsilon, delta, n_records, regularization
         As in `OutputPerturbationClassifier`.
     dimension : int
         p, number of coefficients.
-    failure : float
-        In (0, 1).
-
-    Raises
-    ------
-    ValueError
-        As in `output_reach`.
 
     Source: the code published with Mangold et al. 2023 (pmangold/fairness-privacy), read at commit a7a03ae.
 
@@ -365,34 +331,8 @@ def published_reach(
     ...                 regularization=0.01).round(2)
     array([5.87])
     """
-    dimension, n_records = check_integer("dimension", dimension, low=1), check_integer("n_records", n_records, low=1)
-    failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    for name, value in (("epsilon", epsilon), ("regularization", regularization), ("radius", radius)):
-        check_real(name, value, low=0, inclusive="neither")
-    tail = math.sqrt(32 * dimension * math.log(1.25 / delta) * math.log(2 / failure))
-    return 2 * math.sqrt(2) * _checked_lengths(lengths) * radius * tail / (epsilon * regularization * n_records)
-
-
-def _z_of(failure, slack, *, gaussian) -> float:
-    """z with P(|moved| > z sd) = slack failure, exactly normal or by the concentration inequality."""
-    rare = check_real("failure", failure, low=0, high=1, inclusive="neither")
-    rare *= check_real("slack", slack, low=0, high=1, inclusive="neither")
-    return float(-ndtri(rare / 2)) if gaussian else math.sqrt(2 * math.log(2 / rare))
-
-
-def _checked_reach(reach, scores) -> np.ndarray:
-    reach = np.broadcast_to(np.asarray(reach, dtype=float), scores.shape)
-    if not (reach >= 0).all():
-        raise ValueError("reach must be at least 0, got a negative number or NaN")
-    return reach
-
-
-def _checked_lengths(lengths) -> np.ndarray:
-    lengths = np.asarray(lengths, dtype=float)
-    if not ((lengths >= 0) & np.isfinite(lengths)).all():
-        raise ValueError("lengths must be finite and at least 0, got a negative number, an infinite one or NaN")
-    return lengths
+    tail = math.sqrt(32 * dimension * math.log(1.25 / delta) * math.log(2 / FAILURE))
+    return 2 * math.sqrt(2) * np.asarray(lengths) * tail / (epsilon * regularization * n_records)
 
 
 def load_members(name: str, attribute: str, level: str) -> NDArray[np.bool_]:

@@ -12,15 +12,22 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from checks.descent import check_positive
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 _NODES, _WEIGHTS = leggauss(40)
 _REACH = np.array([0.0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])  # ends of pieces, in scales of the noise
 
 
-def greedy_order(limits, smoothness, optimum, n_records, epsilon, delta, *, repaired=False) -> float:
+def greedy_order(
+    limits: ArrayLike,
+    smoothness: ArrayLike,
+    optimum: ArrayLike,
+    n_records: int,
+    epsilon: float,
+    delta: float,
+    *,
+    repaired: bool = False,
+) -> float:
     """Error of greedy coordinate descent as printed, without its constant, or with the factor that it lacks.
 
     log(1/delta) log(p) L_max^(2/3) ||w*||_{M,1}^(4/3) / (n epsilon)^(2/3). A loss in other units multiplies the error
@@ -34,34 +41,22 @@ def greedy_order(limits, smoothness, optimum, n_records, epsilon, delta, *, repa
     epsilon, delta : float
         Above 0, and in (0, 1).
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or arrays of different lengths.
-
     Source: Mangold's slides, "Utility of DP-GCD".
 
     >>> args = np.ones(2), np.ones(2), np.ones(2), 1000, 1.0, 1e-6
     >>> round(greedy_order(*args), 3), greedy_order(*args) == greedy_order(*args, repaired=True)
     (0.241, True)
     """
-    limits, smoothness = check_positive("limits", limits), check_positive("smoothness", smoothness)
-    optimum = np.asarray(optimum, dtype=float)
-    if not len(limits) == len(smoothness) == optimum.size > 1:
-        raise ValueError(
-            f"limits, smoothness and optimum must be of one length of at least 2, got {len(limits)} limits"
-        )
-    n_records, epsilon = (
-        check_integer("n_records", n_records, low=1),
-        check_real("epsilon", epsilon, low=0, inclusive="neither"),
-    )
-    logs = math.log(1 / check_real("delta", delta, low=0, high=1, inclusive="neither")) * math.log(len(limits))
+    limits, smoothness = np.asarray(limits, dtype=float), np.asarray(smoothness, dtype=float)
+    logs = math.log(1 / delta) * math.log(len(limits))
     largest = np.max(limits**2 / smoothness) if repaired else np.max(limits) ** 2
     reach = float(np.sqrt(smoothness) @ np.abs(optimum))
     return float(logs * largest ** (1 / 3) * reach ** (4 / 3) / (n_records * epsilon) ** (2 / 3))
 
 
-def printed_scales(limits, n_records, epsilon, neighbouring=REPLACE_ONE) -> NDArray[np.float64]:
+def printed_scales(
+    limits: ArrayLike, n_records: int, epsilon: float, neighbouring: NeighboringRelation = REPLACE_ONE
+) -> NDArray[np.float64]:
     """Laplace scales (K,) of a noisy maximum of mean slopes, each from its own sensitivity: 2 c L_j / (n epsilon).
 
     Parameters
@@ -73,21 +68,14 @@ def printed_scales(limits, n_records, epsilon, neighbouring=REPLACE_ONE) -> NDAr
     neighbouring : NeighboringRelation
         c = 1 under `ADD_REMOVE`, 2 under `REPLACE_ONE`.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     >>> printed_scales([0.01, 1.0], 1000, 1.0, ADD_REMOVE).tolist()
     [2e-05, 0.002]
     """
-    moved = 1 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == ADD_REMOVE else 2
-    n_records = check_integer("n_records", n_records, low=1)
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    return 2 * moved * check_positive("limits", limits) / (n_records * epsilon)
+    moved = 1 if neighbouring == ADD_REMOVE else 2
+    return 2 * moved * np.asarray(limits, dtype=float) / (n_records * epsilon)
 
 
-def selection_loss(slopes, neighbour, scales, counts=None) -> float:
+def selection_loss(slopes: ArrayLike, neighbour: ArrayLike, scales: ArrayLike, counts: ArrayLike = 1) -> float:
     """Largest |log ratio| of the probabilities with which a coordinate is chosen from two data sets.
 
     With one coordinate of a small scale b_1, and m others of scale b whose slopes one record moves together by D =
@@ -101,12 +89,7 @@ def selection_loss(slopes, neighbour, scales, counts=None) -> float:
     scales : array (K,)
         b > 0: the choice is argmax_j |g_j + Laplace(b_j)|.
     counts : array (K,) of int, optional
-        How many coordinates are like each one; 1 if left out.
-
-    Raises
-    ------
-    ValueError
-        Arrays of different lengths, or numbers out of range.
+        How many coordinates are like each one.
 
     >>> others = np.array([0.0, 0.1]), np.array([0.0, 0.1 - 1e-3])
     >>> round(selection_loss(*others, printed_scales([0.01, 1.0], 1000, 1.0, ADD_REMOVE), [1, 20]), 2)
@@ -116,7 +99,9 @@ def selection_loss(slopes, neighbour, scales, counts=None) -> float:
     return float(np.max(np.abs(one - other)))
 
 
-def selection_delta(slopes, neighbour, scales, epsilon, counts=None) -> float:
+def selection_delta(
+    slopes: ArrayLike, neighbour: ArrayLike, scales: ArrayLike, epsilon: float, counts: ArrayLike = 1
+) -> float:
     """Smallest delta at `epsilon` for the choice on these two data sets, in either direction.
 
     Parameters
@@ -126,37 +111,28 @@ def selection_delta(slopes, neighbour, scales, epsilon, counts=None) -> float:
     epsilon : float
         At least 0.
 
-    Raises
-    ------
-    ValueError
-        As `selection_loss`.
-
     >>> selection_delta([0.1, 0.2], [0.1, 0.2], [1.0, 1.0], 0.0)
     0.0
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
     one, other = (np.exp(log_choices(g, scales, counts)) for g in (slopes, neighbour))
-    numbers = _counts(counts, len(one))
-    return max(float(numbers @ np.maximum(p - math.exp(epsilon) * q, 0.0)) for p, q in ((one, other), (other, one)))
+    pairs = (one, other), (other, one)
+    return max(float(np.sum(counts * np.maximum(p - math.exp(epsilon) * q, 0.0))) for p, q in pairs)
 
 
-def log_choices(slopes: ArrayLike, scales: ArrayLike, counts: ArrayLike | None = None) -> NDArray[np.float64]:
+def log_choices(slopes: ArrayLike, scales: ArrayLike, counts: ArrayLike = 1) -> NDArray[np.float64]:
     """Log probability (K,) that argmax_j |g_j + Laplace(b_j)| is a given coordinate of each kind.
 
     The integral over the winner's value of its density times the chance that all others stay below, by Gauss-Legendre
     rules between points where no density or distribution changes by more than a few orders of magnitude.
 
-    Parameters, errors
+    Parameters
         As in `selection_loss`.
 
     >>> np.exp(log_choices([0.0, 0.0], [1.0, 1.0])).round(6).tolist()
     [0.5, 0.5]
     """
-    scales = check_positive("scales", scales)
-    slopes = np.abs(np.asarray(slopes, dtype=float))
-    if slopes.shape != scales.shape or not np.isfinite(slopes).all():
-        raise ValueError(f"slopes must be {len(scales)} finite numbers, as many as scales, got shape {slopes.shape}")
-    numbers = _counts(counts, len(scales))
+    slopes, scales = np.abs(slopes), np.asarray(scales, dtype=float)
+    numbers = np.broadcast_to(np.asarray(counts, dtype=float), scales.shape)
     ends = np.unique(np.maximum(slopes[:, None] + scales[:, None] * np.append(-_REACH, _REACH), 0.0))
     halves = np.diff(ends)[:, None] / 2
     points = (ends[:-1, None] + halves * (1 + _NODES)).ravel()
@@ -178,10 +154,3 @@ def _log_density(x, slope, scale):
     """Log density of |slope + Laplace(scale)| at x > 0."""
     near, far = np.minimum(x, slope) / scale, np.maximum(x, slope) / scale
     return near - far + np.log1p(np.exp(-2 * near)) - np.log(2 * scale)
-
-
-def _counts(counts, size) -> NDArray[np.float64]:
-    numbers = np.ones(size) if counts is None else np.asarray(counts, dtype=float)
-    if numbers.shape != (size,) or not ((numbers >= 1) & (numbers == np.round(numbers))).all():
-        raise ValueError(f"counts must be {size} integers of at least 1, got {counts!r}")
-    return numbers

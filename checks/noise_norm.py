@@ -4,12 +4,12 @@ import math
 
 from scipy.special import gammaincinv
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 
 METHODS = ("derived", "printed")
 
 
-def noise_norm_bound(dimension, rate, failure, *, method="derived") -> float:
+def noise_norm_bound(dimension: int, rate: float, failure: float, *, method: str = "derived") -> float:
     """A number that ||b|| exceeds with probability at most `failure`, b of density prop. to exp(-rate ||b||).
 
     The norm is Gamma(dimension, 1/rate). "derived" is its exact quantile, "printed" the union bound over the
@@ -24,19 +24,11 @@ def noise_norm_bound(dimension, rate, failure, *, method="derived") -> float:
     failure : float
         delta in (0, 1).
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Lemma 4.
 
     >>> [round(noise_norm_bound(100, 0.5, 0.05, method=m), 1) for m in ("derived", "printed")]
     [234.0, 1520.2]
     """
-    dimension = check_integer("dimension", dimension, low=1)
-    rate = check_real("rate", rate, low=0, inclusive="neither")
-    failure = check_real("failure", failure, low=0, high=1, inclusive="neither")
     if check_choice("method", method, METHODS) == "printed":
         return dimension * math.log(dimension / failure) / rate
     return float(gammaincinv(dimension, 1 - failure)) / rate

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from helpers.checks import check_integer, check_real, choice
+from helpers.checks import choice
 from helpers.meta.bagging import PrivateBaggingClassifier, largest_budget
 from helpers.privacy import REPLACE_ONE, Guarantee, PrivacyLeakWarning, compose
 
@@ -28,18 +28,11 @@ def printed_guarantee(inner: Guarantee, *, n_estimators, composition="basic", de
     delta : float
         Total, in [0, 1).
 
-    Raises
-    ------
-    ValueError
-        A choice or a number out of range.
-
     Source: Rosenblatt et al. 2025, Section 4.1 and Appendix C.1.
 
     >>> print(printed_guarantee(Guarantee(0.1, 0.0, REPLACE_ONE), n_estimators=5))
     (0.5, 0)-DP, replace-one
     """
-    n_estimators = check_integer("n_estimators", n_estimators, low=1)
-    delta = check_real("delta", delta, low=0, high=1, inclusive="low")
     bag = replace(inner, event=None, assumes=(*inner.assumes, _FALSE))
     return compose([bag] * n_estimators, composition, **({} if composition == "basic" else {"delta": delta}))
 
@@ -56,11 +49,6 @@ def printed_learner_epsilon(epsilon, *, n_estimators, composition="basic", delta
         As in `printed_guarantee`.
     inner_delta : float
         delta of each learner.
-
-    Raises
-    ------
-    ValueError
-        A choice or a number out of range.
 
     >>> options = dict(n_estimators=10, delta=1e-6)
     >>> [round(printed_learner_epsilon(0.5, composition=c, **options), 4) for c in ("basic", "advanced", "optimal")]

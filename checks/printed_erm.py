@@ -6,14 +6,14 @@ Class Imbalance use such constants with class weights, where their printed guara
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import Check, check_choice, check_integer, check_real, choice, real
+from helpers.checks import Check, check_choice, choice, real
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
 _SOURCES = {
@@ -26,12 +26,12 @@ _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this
 
 def algorithm_2(
     *,
-    epsilon,
-    n_records,
-    regularization,
-    radius=1.0,
-    curvature=LOGISTIC.curvature,
-    neighbouring=REPLACE_ONE,
+    epsilon: float,
+    n_records: int,
+    regularization: float,
+    radius: float = 1.0,
+    curvature: float = LOGISTIC.curvature,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
 ) -> Calibration:
     """Constants of Chaudhuri, Monteleoni and Sarwate's Algorithm 2, for records of norm at most `radius`.
 
@@ -56,21 +56,11 @@ def algorithm_2(
     neighbouring : NeighboringRelation
         The paper's is replace-one; add/remove is the same argument with one record instead of two.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2 and Theorem 2 (R = 1 there).
 
     >>> [round(x, 4) for x in algorithm_2(epsilon=1.0, n_records=1000, regularization=0.01)]
     [0.4753, 0.01]
     """
-    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    curvature = check_real("curvature", curvature, low=0, inclusive="neither")
     moved = 2 if check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE)) == REPLACE_ONE else 1
     bend = curvature * radius**2 / n_records
     left = epsilon - moved * math.log1p(bend / regularization)
@@ -80,7 +70,13 @@ def algorithm_2(
 
 
 def algorithm_1(
-    *, epsilon, n_records, regularization, dimension, radius=1.0, curvature=LOGISTIC.curvature
+    *,
+    epsilon: float,
+    n_records: int,
+    regularization: float,
+    dimension: int,
+    radius: float = 1.0,
+    curvature: float = LOGISTIC.curvature,
 ) -> Calibration:
     """Constants of Algorithm 1 of the published version, with lambda + Delta in the objective, as its proof has it.
 
@@ -91,22 +87,11 @@ def algorithm_1(
     others
         As in `algorithm_2`; the relation is replace-one.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
     Source: Differential Privacy Under Class Imbalance, Algorithm 1 and Equation 5.
 
     >>> [round(x, 4) for x in algorithm_1(epsilon=1.0, n_records=1000, regularization=0.1, dimension=7)]
     [0.31, 0.1]
     """
-    epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
-    n_records = check_integer("n_records", n_records, low=1)
-    regularization = check_real("regularization", regularization, low=0, inclusive="neither")
-    dimension = check_integer("dimension", dimension, low=1)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    curvature = check_real("curvature", curvature, low=0, inclusive="neither")
     bend = curvature * radius**2 / n_records
     left = epsilon - 4 * dimension * bend / regularization
     if left > 0:
@@ -114,17 +99,7 @@ def algorithm_1(
     return Calibration(epsilon / (9 * radius), bend / math.expm1(epsilon / 4))
 
 
-def printed_constants(
-    version,
-    *,
-    epsilon,
-    n_records,
-    regularization,
-    radius=1.0,
-    curvature=LOGISTIC.curvature,
-    neighbouring=REPLACE_ONE,
-    dimension=None,
-) -> Calibration:
+def printed_constants(version: str, *, dimension: int | None = None, **problem: Any) -> Calibration:
     """The constants of one of the printed versions.
 
     Parameters
@@ -133,28 +108,16 @@ def printed_constants(
         "arxiv" has the constants of "chaudhuri", for weighted objectives.
     dimension : int, optional
         "icml" needs it.
-    others
-        As in `algorithm_2`.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or another relation than replace-one for "icml".
+    problem
+        As in `algorithm_2`; "icml" is for replace-one alone.
 
     >>> printed_constants("icml", epsilon=1.0, n_records=1000, regularization=0.1, dimension=7).total_regularization
     0.1
     """
-    problem = {
-        "epsilon": epsilon,
-        "n_records": n_records,
-        "regularization": regularization,
-        "radius": radius,
-        "curvature": curvature,
-    }
     if check_choice("version", version, VERSIONS) == "icml":
-        check_choice("neighbouring", neighbouring, (REPLACE_ONE,))
-        return algorithm_1(**problem, dimension=dimension)
-    return algorithm_2(**problem, neighbouring=neighbouring)
+        check_choice("neighbouring", problem.pop("neighbouring", REPLACE_ONE), (REPLACE_ONE,))
+        return algorithm_1(**problem | {"dimension": dimension})
+    return algorithm_2(**problem)
 
 
 class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):

@@ -7,10 +7,8 @@ import math
 
 from scipy.special import ndtr
 
-from helpers.checks import check_choice, check_integer, check_real
+from checks.two_gaussians import midpoint_sd
 from helpers.privacy import gaussian_delta
-
-CHANGES = ("record", "label", "width")
 
 
 def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = "record") -> dict[str, float]:
@@ -39,20 +37,12 @@ def flip_delta(n0: int, n1: int, epsilon: float, delta: float, *, change: str = 
     >>> round(flip_delta(400, 20, 0.5, 1e-5, change="width")["minority"], 6)
     0.000128
     """
-    n0 = check_integer("n0", n0, low=1)
-    n1 = check_integer("n1", n1, low=2)
-    check_choice("change", change, CHANGES)
-    moved1 = 0.0 if change == "width" else 2 / n1
-    moved0 = 2 / (n0 + 1) if change == "record" else 0.0
-    multiplier = _classic_multiplier(epsilon, delta)
+    moved0, moved1 = {"record": (2 / (n0 + 1), 2 / n1), "label": (0.0, 2 / n1), "width": (0.0, 0.0)}[change]
+    multiplier = math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # of the classic noise, in sensitivities
+    before, after = (midpoint_sd(*counts, 0.0, 1.0, multiplier)[1] for counts in ((n0, n1), (n0 + 1, n1 - 1)))
     return {
         "minority": two_gaussian_delta(epsilon, moved1, 2 * multiplier / n1, 2 * multiplier / (n1 - 1)),
-        "midpoint": two_gaussian_delta(
-            2 * epsilon,
-            (moved0 + moved1) / 2,
-            printed_sd(n0, n1, 1.0, epsilon, delta),
-            printed_sd(n0 + 1, n1 - 1, 1.0, epsilon, delta),
-        ),
+        "midpoint": two_gaussian_delta(2 * epsilon, (moved0 + moved1) / 2, before, after),
     }
 
 
@@ -65,11 +55,6 @@ def private_counts_sd(n0: int, n1: int, mean0: float, mean1: float, radius: floa
     >>> round(private_counts_sd(4000, 400, -1.0, 1.0, 5.0, 3.73), 4)
     0.0474
     """
-    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    mean0 = check_real("mean0", mean0, low=-radius, high=radius)
-    mean1 = check_real("mean1", mean1, low=-radius, high=radius)
-    multiplier = check_real("multiplier", multiplier, low=0)
     sums = 2 * radius * math.hypot(1 / n0, 1 / n1)
     count = math.sqrt(2) * (mean1 / n1 - mean0 / n0)
     return multiplier / 2 * math.hypot(sums, count)
@@ -95,10 +80,6 @@ def two_gaussian_delta(epsilon: float, shift: float, sd: float, other_sd: float)
     >>> round(two_gaussian_delta(1.0, 0.5, 1.0, 1.0), 5), round(two_gaussian_delta(0.5, 0.0, 10.0, 9.0), 5)
     (0.00683, 0.00398)
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    shift = check_real("shift", shift)
-    sd = check_real("sd", sd, low=0, inclusive="neither")
-    other_sd = check_real("other_sd", other_sd, low=0, inclusive="neither")
     return max(_one_way(epsilon, shift, sd, other_sd), _one_way(epsilon, shift, other_sd, sd))
 
 
@@ -122,21 +103,3 @@ def _one_way(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
         return ndtr(left) + ndtr(-right) if square > 0 else inside
 
     return float(max(mass(0.0, sd) - math.exp(epsilon) * mass(shift, other_sd), 0.0))
-
-
-def printed_sd(n0: int, n1: int, radius: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of the noise in the printed midpoint: half of that of two means with scales 2 radius/n_b.
-
-    >>> round(printed_sd(1000, 50, 5.0, 0.5, 1e-5), 4)
-    0.9702
-    """
-    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    return radius * _classic_multiplier(epsilon, delta) * math.hypot(1 / n0, 1 / n1)
-
-
-def _classic_multiplier(epsilon, delta) -> float:
-    """Standard deviation of the classic Gaussian noise, in units of the sensitivity."""
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -7,21 +7,21 @@ public.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.neural import Schedule
 from helpers.privacy.search import smallest
 
 ORDERS = np.concatenate([np.arange(1.01, 11, 0.01), np.arange(11, 512)])
 """Renyi orders over which the printed conversion is minimised; the paper names none."""
 
-IMPLEMENTATIONS = ("sad", "auto-s", "auto-l")
+_BETA, _STAGES = 0.8, 3  # R and numOfstep of the published code
 
 
 def stage_lengths(total: float, n_segments: int, gamma: float) -> NDArray[np.float64]:
@@ -36,36 +36,24 @@ def stage_lengths(total: float, n_segments: int, gamma: float) -> NDArray[np.flo
     gamma : float
         In (0, 1].
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Source: Huang and Xie, Algorithm 1, line 3.
 
     >>> stage_lengths(31, 3, 0.2).round(6).tolist()
     [1.0, 5.0, 25.0]
     """
-    total = check_real("total", total, low=0, inclusive="neither")
-    gamma = check_real("gamma", gamma, low=0, high=1, inclusive="high")
-    shares = gamma ** np.arange(check_integer("n_segments", n_segments, low=1) - 1, -1, -1.0)
+    shares = gamma ** np.arange(n_segments - 1, -1, -1.0)
     return total * shares / shares.sum()
 
 
 def mean_and_variance(lengths: Sequence[float], sigmas: Sequence[float]) -> tuple[float, float]:
     """mu = (1/n) sum s_i sigma_i and sum s_i (sigma_i - mu)^2, as printed, n the number of stages.
 
-    Raises
-    ------
-    ValueError
-        Different numbers of lengths and multipliers, or none.
-
     Source: Huang and Xie, Section V-A.
 
     >>> mean_and_variance([2.0, 2.0], [1.0, 1.0])
     (2.0, 4.0)
     """
-    lengths, sigmas = _pairs(lengths, sigmas)
+    lengths, sigmas = np.asarray(lengths, dtype=float), np.asarray(sigmas, dtype=float)
     mean = np.sum(lengths * sigmas) / len(lengths)
     return float(mean), float(np.sum(lengths * (sigmas - mean) ** 2))
 
@@ -73,15 +61,10 @@ def mean_and_variance(lengths: Sequence[float], sigmas: Sequence[float]) -> tupl
 def weighted_mean_and_variance(lengths: Sequence[float], sigmas: Sequence[float]) -> tuple[float, float]:
     """The same over steps: both sums are divided by the number of steps.
 
-    Raises
-    ------
-    ValueError
-        As in `mean_and_variance`.
-
     >>> weighted_mean_and_variance([1.0, 3.0], [1.0, 5.0])
     (4.0, 3.0)
     """
-    lengths, sigmas = _pairs(lengths, sigmas)
+    lengths, sigmas = np.asarray(lengths, dtype=float), np.asarray(sigmas, dtype=float)
     mean = np.average(sigmas, weights=lengths)
     return float(mean), float(np.average((sigmas - mean) ** 2, weights=lengths))
 
@@ -110,37 +93,24 @@ def epsilon_of_sum(sigmas: Sequence[float], delta: float) -> float:
     delta : float
         In (0, 1).
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Source: Huang and Xie, Section IV-B.
 
     >>> round(epsilon_of_sum([1.0], 1e-3), 3)
     3.537
     """
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    precision = _total_precision(sigmas)
+    precision = np.sum(np.asarray(sigmas, dtype=float) ** -2.0)
     return float(np.min(renyi_to_epsilon(ORDERS, ORDERS * precision / 2, delta)))
 
 
 def factor_for_sum(sigmas: Sequence[float], epsilon: float, delta: float) -> float:
     """The factor on all multipliers at which `epsilon_of_sum` is `epsilon`.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     >>> factor = factor_for_sum([0.64, 0.8, 1.0], 3.0, 1e-3)
     >>> round(factor, 3), round(epsilon_of_sum([0.64 * factor, 0.8 * factor, factor], 1e-3), 6)
     (2.563, 3.0)
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    root = math.sqrt(_total_precision(sigmas))
     one = smallest(lambda sigma: epsilon_of_sum([sigma], delta) <= epsilon, 1e-3, 1e6, relative=1e-10)
-    return one * root
+    return one * math.sqrt(np.sum(np.asarray(sigmas, dtype=float) ** -2.0))
 
 
 def fixed_batches_epsilon(
@@ -165,19 +135,10 @@ def fixed_batches_epsilon(
     interval : float
         Discretisation of the privacy loss in nats; up to T times this is lost.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     >>> round(fixed_batches_epsilon(1, sample_rate=0.5, noise_multiplier=1.0, delta=1e-3), 2)
     2.95
     """
-    steps = check_integer("n_steps", n_steps, low=1)
-    q = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
-    sigma = check_real("noise_multiplier", noise_multiplier, low=0, inclusive="neither")
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    interval = check_real("interval", interval, low=0, inclusive="neither")
+    q, sigma = sample_rate, noise_multiplier
     edges = np.linspace(-1 - 7 * sigma, 1 + 7 * sigma, 1201)
 
     def cells(centre):
@@ -191,14 +152,13 @@ def fixed_batches_epsilon(
         pessimistic_estimate=False,
         value_discretization_interval=interval,
     )
-    return float(loss.self_compose(steps).get_epsilon_for_delta(delta))
+    return float(loss.self_compose(n_steps).get_epsilon_for_delta(delta))
 
 
-@dataclass(frozen=True)
-class Implemented:
+class Implemented(NamedTuple):
     """One algorithm of the published code: the noise its accountant is asked about, and the noise that is added.
 
-    Parameters
+    Attributes
     ----------
     accounted, executed : Schedule
         With the multiplier that calibration returns set to 1. Clipping is left out: accounting does not see it.
@@ -209,38 +169,25 @@ class Implemented:
 
 
 def implemented(
-    algorithm: str,
-    *,
-    n_epochs: int = 50,
-    steps_per_epoch: int,
-    sample_rate: float,
-    beta: float = 0.8,
-    gamma: float = 0.9,
-    n_stages: int = 3,
+    algorithm: str, *, n_epochs: int = 50, steps_per_epoch: int, sample_rate: float, gamma: float = 0.9
 ) -> Implemented:
-    """What the published code accounts for and what it executes, by epochs.
+    """What the published code accounts for and what it executes, by epochs, with three stages and beta = 0.8.
 
     Its trainer starts at the calibrated multiplier and *divides* by beta at the end of each stage, at the epoch
     floor(sum of the stages so far). "sad" is calibrated as if the noise were constant. "auto-s" is calibrated for
-    multipliers beta^(n-1) ... 1 on stages of ratio gamma, and is run with stages of equal length. "auto-l" is
-    calibrated for 0.99^49 ... 1 and run from 0.99^48 to 0.99^-1, so its noise grows as well.
+    multipliers beta^2, beta, 1 on stages of ratio gamma, and is run with stages of equal length.
 
     Parameters
     ----------
-    algorithm : {"sad", "auto-s", "auto-l"}
+    algorithm : {"sad", "auto-s"}
     n_epochs : int
         50 in the code.
     steps_per_epoch : int
     sample_rate : float
         Accounted as the rate of a Poisson sample. (What is run are shuffled batches of fixed size.)
-    beta, gamma, n_stages
-        The arguments R, qR and numOfstep; the defaults are the paper's. "auto-s" is calibrated with the gamma given,
-        which is 0.8 when the command of the code's own instructions is used and 0.7 by default.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or a stage is empty.
+    gamma : float
+        The argument qR; the default is the paper's. "auto-s" is calibrated with the gamma given, which is 0.8 when the
+        command of the code's own instructions is used and 0.7 by default.
 
     Source: github.com/FangXieLab/SAD-DPSGD, main.py, rdp_accountant.py and algorithm/, read at commit 63a15ca.
 
@@ -248,40 +195,18 @@ def implemented(
     >>> [array.round(4).tolist() for array in np.unique(run.executed.noise_multipliers, return_counts=True)]
     [[1.0, 1.25, 1.5625], [14, 17, 19]]
     """
-    check_choice("algorithm", algorithm, IMPLEMENTATIONS)
-    epochs = check_integer("n_epochs", n_epochs, low=1)
-    length = check_integer("steps_per_epoch", steps_per_epoch, low=1)
-    beta = check_real("beta", beta, low=0, high=1, inclusive="high")
-    if algorithm == "auto-l":
-        accounted = 0.99 ** np.arange(epochs - 1, -1, -1.0)
-        return Implemented(*(_by_epoch(sigma, length, sample_rate) for sigma in (accounted, accounted / 0.99)))
-    if algorithm == "auto-s":
-        planned = Schedule.sad(epochs * length, n_stages, beta, gamma, sample_rate=sample_rate)
-        return Implemented(planned, _by_epoch(_grown(epochs, n_stages, beta, 1.0), length, sample_rate))
-    grown = _grown(epochs, n_stages, beta, gamma)
-    return Implemented(*(_by_epoch(sigma, length, sample_rate) for sigma in (np.ones(epochs), grown)))
-
-
-def _grown(n_epochs: int, n_stages: int, beta: float, gamma: float) -> NDArray[np.float64]:
-    """The multiplier of each epoch, divided by beta where a stage has ended."""
-    ends = np.floor(np.cumsum(stage_lengths(n_epochs, n_stages, gamma))[:-1] + 1e-9)
-    return beta ** -np.sum(np.arange(n_epochs)[:, None] >= ends, axis=1).astype(float)
-
-
-def _by_epoch(sigmas: NDArray, length: int, sample_rate: float) -> Schedule:
-    n = len(sigmas)
-    return Schedule.step([length] * n, sigmas, np.ones(n), sample_rate=sample_rate)
-
-
-def _pairs(lengths: Sequence[float], sigmas: Sequence[float]) -> tuple[NDArray, NDArray]:
-    lengths, sigmas = np.asarray(lengths, dtype=float), np.asarray(sigmas, dtype=float)
-    if lengths.ndim != 1 or lengths.shape != sigmas.shape or len(lengths) == 0:
-        raise ValueError(f"lengths and sigmas must be vectors of one length, got {lengths.shape} and {sigmas.shape}")
-    return lengths, sigmas
-
-
-def _total_precision(sigmas: Sequence[float]) -> float:
-    values = [check_real("sigmas", sigma, low=0, inclusive="neither") for sigma in sigmas]
-    if not values:
-        raise ValueError(f"sigmas must hold at least one number, got {sigmas!r}")
-    return float(np.sum(np.array(values) ** -2.0))
+    check_choice("algorithm", algorithm, ("sad", "auto-s"))
+    steps = n_epochs * steps_per_epoch
+    if algorithm == "sad":
+        accounted = Schedule.constant(steps, sample_rate=sample_rate, noise_multiplier=1.0)
+    else:
+        accounted = Schedule.sad(steps, _STAGES, _BETA, gamma, sample_rate=sample_rate)
+    lengths = stage_lengths(n_epochs, _STAGES, gamma if algorithm == "sad" else 1.0)
+    ends = np.floor(np.cumsum(lengths) + 1e-9).astype(int)
+    executed = Schedule.step(
+        (np.diff(ends, prepend=0) * steps_per_epoch).tolist(),
+        (_BETA ** -np.arange(float(_STAGES))).tolist(),
+        [1.0] * _STAGES,
+        sample_rate=sample_rate,
+    )
+    return Implemented(accounted, executed)

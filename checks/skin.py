@@ -24,7 +24,7 @@ from helpers.checks import check_integer
 from helpers.neural import Schedule, train
 from helpers.neural.features import rings
 from helpers.neural.models import with_prior
-from helpers.privacy import ADD_REMOVE, Guarantee, Release, Sensitivity, gaussian, noise_generator
+from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, gaussian_multiplier, noise_generator
 from helpers.study import metrics
 
 # Public bounds: features are in [-1, 1] and a few hundred of them have a length of about 5.
@@ -35,7 +35,7 @@ _GRID = 4096  # noise is keyed by the rows, and the last bits of eigenvectors di
 _OUTERMOST, _MAP_GRID = 4.0, 256  # of standardised maps, in two standard deviations of their means; the same for maps
 _RINGS = 3
 # PLD with a coarse grid: schedules have a few levels, and a sweep asks for many of them.
-ACCOUNTING = {"accountant": "pld", "interval": 2e-3}
+ACCOUNTING: dict[str, Any] = {"accountant": "pld", "interval": 2e-3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,26 +128,23 @@ def release_frame(
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     if X.ndim != 2 or y.shape != X.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(f"X and y must be features (n, d) and integers (n,), got {X.shape} and {y.dtype} {y.shape}")
-    rng, d = noise_generator(random_state, "frame", epsilon, delta, X, y), X.shape[1]
-
-    def noisy(sums: NDArray, bound: float, share: float) -> Release:
-        return gaussian(sums, Sensitivity(bound, ADD_REMOVE, "l2"), share * epsilon, delta / 10, rng)
-
-    counts = noisy(np.bincount(y, minlength=n_classes)[:n_classes], 1.0, 0.1)
-    n = max(counts.value.sum(), 1.0)
-    middle = noisy(_cut(X, _LENGTH).sum(0), _LENGTH, 0.1)
-    gaps = X - middle.value / n
-    squares = noisy(_cut(gaps**2, _SQUARES).sum(0), _SQUARES, 0.1)
-    scale = np.sqrt(np.maximum(squares.value / n, _SHORTEST**2) * d)
-    unit = _cut(gaps / scale, _UNIT) / _UNIT
-    moments = noisy(unit.T @ unit, 1.0, 0.25)
-    values, vectors = np.linalg.eigh((moments.value + moments.value.T) / (2 * n))
-    noise_alone = moments.guarantee.event.noise_multiplier * np.sqrt(2 * d) / n  # its largest eigenvalue, about
-    values = np.maximum(values - noise_alone, 0)
+    ledger = Ledger((X, y), ADD_REMOVE, noise_generator(random_state, "frame", epsilon, delta, X, y))
+    usual, finer = (gaussian_multiplier(share * epsilon, delta / 10) for share in (0.1, 0.25))
+    counts = ledger.gaussian(lambda records: np.bincount(records[1], minlength=n_classes)[:n_classes], 1.0, usual)
+    n = max(counts.sum(), 1.0)
+    centre = ledger.gaussian(lambda records: _cut(records[0], _LENGTH).sum(0), _LENGTH, usual) / n
+    gaps = ledger.view(lambda records: records[0] - centre)
+    squares = gaps.gaussian(lambda rows: _cut(rows**2, _SQUARES).sum(0), _SQUARES, usual)
+    d = len(centre)
+    scale = np.sqrt(np.maximum(squares / n, _SHORTEST**2) * d)
+    units = gaps.view(lambda rows: _cut(rows / scale, _UNIT) / _UNIT)
+    moments = units.gaussian(lambda rows: rows.T @ rows, 1.0, finer)
+    values, vectors = np.linalg.eigh((moments + moments.T) / (2 * n))
+    values = np.maximum(values - finer * np.sqrt(2 * d) / n, 0)  # less the largest eigenvalue of noise alone, about
     size = np.sqrt(max((values / (values + _RIDGE)).sum(), 1.0))
     whitening = (vectors / np.sqrt(values + _RIDGE)) @ vectors.T / size
-    events = tuple(release.guarantee.event for release in (counts, middle, squares, moments))
-    return Frame(np.maximum(counts.value, 1.0), middle.value / n, scale, whitening, events)
+    events = tuple(event for event, times in ledger.bill.items() for _ in range(times))
+    return Frame(np.maximum(counts, 1.0), centre, scale, whitening, events)
 
 
 def _cut(rows: NDArray, length: float) -> NDArray:
@@ -188,11 +185,8 @@ def fit(
     y: ArrayLike,
     plan: Schedule,
     *,
-    delta: float,
-    rate: float,
     power: float = 0.0,
     offset: bool = True,
-    random_state: int | None = None,
     **options: Any,
 ) -> Linear:
     """A linear model without a bias by noisy descent with momentum .9; the second half of its steps is averaged.
@@ -205,64 +199,23 @@ def fit(
     y : array of integers (n,)
     plan : Schedule
         From `frame.calibrated`.
-    delta : float
-        Of the guarantee.
-    rate : float
-        Learning rate.
     power : float
         Classes weigh (smallest count / count)^power, by the noisy counts; weights are on the bound of a gradient.
     offset : bool
         Whether the log prior is added to the logits in training.
-    random_state, options
-        As in `helpers.neural.train`.
-
-    Raises
-    ------
-    ValueError
-        As `helpers.neural.train`.
+    options
+        As in `fit_network`.
     """
     rows, n_classes = np.asarray(rows), len(frame.counts)
     weights = (frame.counts.min() / frame.counts) ** power
     shift = frame.log_prior if offset else np.zeros(n_classes)
-    usual = {
-        "class_weight": weights,
-        "weighting": "bound",
-        "augment": _as_they_are if rows.ndim == 3 else None,
-        "random_state": random_state,
-    }
+    usual: dict[str, Any] = {"class_weight": weights, "weighting": "bound"}
+    usual["augment"] = nn.Identity() if rows.ndim == 3 else None
     model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
     nn.init.zeros_(model.weight)
-    model = with_prior(model, shift)
-    done, guarantee = _descended(frame, model, rows, y, plan, delta=delta, rate=rate, **usual | options)
-    learnt = done.model.weight.detach().double().numpy()
-    return Linear(learnt, shift, frame.log_prior + np.log(weights), guarantee)
-
-
-def _descended(
-    frame: Frame,
-    model: nn.Module,
-    inputs: NDArray,
-    y: ArrayLike,
-    plan: Schedule,
-    *,
-    delta: float,
-    rate: float,
-    **options,
-) -> tuple[nn.Module, Guarantee]:
-    """The mean of the models of the second half of the steps, and the guarantee of frame and model together."""
-    usual = {
-        "n_records": max(int(frame.counts.sum()), 1),
-        "average": 0.5,
-        "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
-        "accounting": ACCOUNTING,
-        "progress": False,
-    }
-    done = train(model, inputs, y, plan, delta=delta, **usual | options)
-    return done.model, plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
-
-
-def _as_they_are(views: Tensor) -> Tensor:
-    return views
+    done = fit_network(frame, model, rows, y, plan, prior=shift, **usual | options)
+    learnt = done.model.get_parameter("model.weight").detach().double().numpy()
+    return Linear(learnt, shift, frame.log_prior + np.log(weights), done.guarantee)
 
 
 # ---------------------------------------------------------------------------------------------------------- networks
@@ -282,11 +235,6 @@ class MapCNN(nn.Module):
     seed : int
         Of the starting values, which are public.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Source: Tramer and Boneh 2021, who train such networks on scattering maps.
 
     >>> MapCNN(60, 7)(torch.zeros(2, 60, 7, 7)).shape
@@ -294,9 +242,6 @@ class MapCNN(nn.Module):
     """
 
     def __init__(self, channels: int, n_classes: int, *, width: int = 32, seed: int = 0) -> None:
-        for name, value, low in (("channels", channels, 1), ("n_classes", n_classes, 2), ("width", width, 1)):
-            check_integer(name, value, low=low)
-        seed = check_integer("seed", seed, low=0, high=2**63 - 1)
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -342,7 +287,8 @@ def fit_network(
     *,
     delta: float,
     rate: float,
-    **options,
+    prior: ArrayLike | None = None,
+    **options: Any,
 ) -> Network:
     """A network by noisy descent with momentum .9; the second half of its steps is averaged.
 
@@ -355,17 +301,33 @@ def fit_network(
     inputs : array (n, ...)
         Maps or bytes.
     y : array of integers (n,)
-    plan, delta, rate, options
-        As for `fit`.
+    plan : Schedule
+        From `frame.calibrated`.
+    delta : float
+        Of the guarantee.
+    rate : float
+        Learning rate.
+    prior : array (K,), optional
+        Added to the logits in training; the frame's log prior if left out.
+    options
+        As in `helpers.neural.train`.
 
     Raises
     ------
     ValueError
         As `helpers.neural.train`.
     """
-    model = with_prior(model, frame.log_prior)
-    done, guarantee = _descended(frame, model, np.asarray(inputs), y, plan, delta=delta, rate=rate, **options)
-    return Network(done.cpu(), guarantee)
+    usual: dict[str, Any] = {
+        "n_records": max(int(frame.counts.sum()), 1),
+        "average": 0.5,
+        "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
+        "accounting": ACCOUNTING,
+        "progress": False,
+    }
+    model = with_prior(model, frame.log_prior if prior is None else prior)
+    done = train(model, np.asarray(inputs), y, plan, delta=delta, **usual | options)
+    guarantee = plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
+    return Network(done.model.cpu(), guarantee)
 
 
 # --------------------------------------------------------------------------------------------------------- decisions
@@ -397,6 +359,6 @@ def decided(
     bad = np.isin(list(class_names), list(positive))
     log_p = log_softmax(logits, axis=1)
     both = {"malignant_mcc": float(matthews_corrcoef(bad[y], np.exp(log_p)[:, bad].sum(1) > 0.5))}
-    likely, prior = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
+    likely, fair = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
     ranks = {key: likely[key] for key in ("auc", "pr_auc")}
-    return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": prior}.items()]
+    return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": fair}.items()]

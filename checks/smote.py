@@ -6,28 +6,15 @@ The printed guarantees are to be compared and never relied on; the sound ones ar
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from checks.arrangements import kissing_upper
-from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    ChangedRows,
-    Guarantee,
-    NeighboringRelation,
-)
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, NeighboringRelation
 from helpers.privacy.search import largest
 from helpers.resampling.smote import changed_rows
 
-# Where each printed pair stands, and whether it keeps the factor k that its proof has and its statement lost.
-_SOURCES = {
-    "printed-icml": ("Rosenblatt et al. 2025, Theorem 3", False),
-    "printed-arxiv": ("Rosenblatt et al. 2024 (arXiv), Theorem 5", False),
-    "printed-proof": ("Rosenblatt et al. 2025, proof of Theorem 3", True),
-}
-VERSIONS = tuple(_SOURCES)
 _FALSE = "K(d) <= 2^(0.4042 d), which is false in every dimension where K(d) is known"
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this
 
@@ -39,11 +26,11 @@ class PrintedPair(NamedTuple):
     delta: float
 
 
-def printed_pair(epsilon, gamma, *, d, k, n_minority, n_new, version="printed-icml") -> PrintedPair:
+def printed_pair(epsilon: float, gamma: float, *, d: int, k: int, n_minority: int, n_new: int) -> PrintedPair:
     """The paper's (epsilon', delta) for its free parameter gamma, to be compared and not to be relied on.
 
-    The statement has epsilon' = epsilon (1 + gamma) 2^(0.4042 d) ceil(N/n1)/k; its proof, with l = k 2^(0.4042 d), has
-    no 1/k. Both have delta = exp(k 2^(0.4042 d) ceil(N/n1) (epsilon - gamma^2/(k (2 + gamma)))).
+    Both editions print epsilon' = epsilon (1 + gamma) 2^(0.4042 d) ceil(N/n1)/k; the proof, with l = k 2^(0.4042 d),
+    has no 1/k. All have delta = exp(k 2^(0.4042 d) ceil(N/n1) (epsilon - gamma^2/(k (2 + gamma)))).
 
     Parameters
     ----------
@@ -53,112 +40,75 @@ def printed_pair(epsilon, gamma, *, d, k, n_minority, n_new, version="printed-ic
         >= 0.
     d, k, n_minority, n_new
         As in `changed_rows`.
-    version : {"printed-icml", "printed-arxiv", "printed-proof"}
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
-    Source: Rosenblatt et al. 2025, Theorem 3 and its proof.
+    Source: Rosenblatt et al. 2025, Theorem 3 and its proof; 2024 (arXiv), Theorem 5.
 
     >>> pair = printed_pair(1.0, 0.0, d=25, k=5, n_minority=1000, n_new=1000)
     >>> round(pair.epsilon, 2), pair.delta > 1
     (220.26, True)
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
-    gamma = check_real("gamma", gamma, low=0)
-    trials = _printed_trials(d, k, n_minority, n_new, "printed-proof")
-    exponent = trials * (epsilon - gamma**2 / (k * (2 + gamma)))
+    trials = _printed_trials(d, n_minority, n_new)
+    exponent = k * trials * (epsilon - gamma**2 / (k * (2 + gamma)))
     delta = math.exp(exponent) if exponent < _LARGEST_EPSILON else math.inf
-    return PrintedPair(epsilon * (1 + gamma) * _printed_trials(d, k, n_minority, n_new, version) / k, delta)
+    return PrintedPair(epsilon * (1 + gamma) * trials / k, delta)
 
 
-def _printed_trials(d, k, n_minority, n_new, version) -> float:
-    """l ceil(N/n1) with the printed l: k 2^(0.4042 d) in the proof, 2^(0.4042 d) in the statements."""
-    _, keeps_k = _SOURCES[check_choice("version", version, VERSIONS)]
-    n_minority = check_integer("n_minority", n_minority, low=2)
-    k = check_integer("k", k, low=1, high=n_minority - 1)
-    ratio = -(-check_integer("n_new", n_new, low=0) // n_minority)
-    return (k if keeps_k else 1) * kissing_upper(d) * ratio
-
-
-def _printed_gamma(epsilon, delta, d, k, n_minority, n_new) -> float:
-    """gamma for which the printed delta is `delta`: gamma^2 = v (2 + gamma)."""
-    trials = _printed_trials(d, k, n_minority, n_new, "printed-proof")
-    if trials == 0:
-        raise ValueError(f"n_new must be positive for a printed pair at delta, got {n_new!r}")
-    v = k * (epsilon - math.log(delta) / trials)
-    return (v + math.sqrt(v**2 + 8 * v)) / 2
+def _printed_trials(d, n_minority, n_new) -> float:
+    """2^(0.4042 d) ceil(N/n1); the proof's l is k times the first factor."""
+    return kissing_upper(d) * -(-n_new // n_minority)
 
 
 def printed_amplification(
-    epsilon, *, d, k, n_minority, n_new, neighbouring: NeighboringRelation, delta=None, version="printed-icml"
+    epsilon: float, *, d: int, k: int, n_minority: int, n_new: int, neighbouring: NeighboringRelation
 ) -> Guarantee:
-    """The printed guarantee of SMOTE and an `epsilon`-DP learner, as if it were one; `assumes` says what is false.
+    """The printed pure guarantee of SMOTE and an `epsilon`-DP learner, as if it were one; `assumes` says what is false.
 
     Parameters
     ----------
     epsilon : float
         Of the learner, pure, >= 0.
     d, k, n_minority, n_new
-        As in `helpers.resampling.smote.changed_rows`.
+        As in `helpers.resampling.smote.changed_rows`; k does not enter.
     neighbouring : NeighboringRelation
         For which it is claimed; the paper uses both.
-    delta : float, optional
-        In (0, 1): gamma is solved from it. Without it, the pure guarantee.
-    version : {"printed-icml", "printed-arxiv", "printed-proof"}
-        The two editions print the same pair; its proof supports a larger one.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
-    Source: Rosenblatt et al. 2025, Theorem 3 and its proof.
+    Source: Rosenblatt et al. 2025, Theorem 3.
 
     >>> from helpers.privacy import REPLACE_ONE
     >>> print(printed_amplification(0.1, d=3, k=5, n_minority=200, n_new=200, neighbouring=REPLACE_ONE))
     (0.3318, 0)-DP, replace-one
     """
-    sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "version": version}
-    total = _printed_epsilon(check_real("epsilon", epsilon, low=0), delta, **sizes)
-    source, _ = _SOURCES[version]
-    return Guarantee(total, 0.0 if delta is None else delta, neighbouring, assumes=(_FALSE,), source=source)
+    total = epsilon * (1 + _printed_trials(d, n_minority, n_new))
+    return Guarantee(total, 0.0, neighbouring, assumes=(_FALSE,), source="Rosenblatt et al. 2025, Theorem 3")
 
 
-def printed_inner_epsilon(epsilon, *, d, k, n_minority, n_new, delta=None, version="printed-icml") -> float:
+def printed_inner_epsilon(epsilon: float, *, delta: float, d: int, k: int, n_minority: int, n_new: int) -> float:
     """Epsilon that the printed pair would give the learner for a total of `epsilon`: what its reader would use.
 
     Parameters
     ----------
     epsilon : float
         Target, > 0.
-    others
-        As in `printed_amplification`.
+    delta : float
+        In (0, 1): gamma is solved from it, gamma^2 = v (2 + gamma).
+    d, k, n_minority, n_new
+        As in `printed_pair`; at least one new record.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range.
-
-    >>> round(printed_inner_epsilon(1.0, d=3, k=5, n_minority=200, n_new=200), 4)
-    0.3014
+    >>> round(printed_inner_epsilon(1.0, delta=1e-6, d=3, k=5, n_minority=200, n_new=200), 4)
+    0.2224
     """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new, "version": version}
-    return largest(lambda inner: _printed_epsilon(inner, delta, **sizes) <= epsilon, 0.0, epsilon)
+    sizes = {"d": d, "k": k, "n_minority": n_minority, "n_new": n_new}
+
+    def total(inner):
+        v = k * inner - math.log(delta) / _printed_trials(d, n_minority, n_new)
+        return printed_pair(inner, (v + math.sqrt(v**2 + 8 * v)) / 2, **sizes).epsilon
+
+    return largest(lambda inner: total(inner) <= epsilon, 0.0, epsilon)
 
 
-def _printed_epsilon(epsilon, delta, **sizes) -> float:
-    if delta is None:
-        return epsilon * (1 + _printed_trials(**sizes))
-    delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    gamma = _printed_gamma(epsilon, delta, *(sizes[name] for name in ("d", "k", "n_minority", "n_new")))
-    return printed_pair(epsilon, gamma, **sizes).epsilon
-
-
-def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedRows:
+def multiclass_changed_rows(
+    *, d: int, k: int, n_records: Sequence[int], n_new: Sequence[int], neighbouring: NeighboringRelation
+) -> ChangedRows:
     """`changed_rows` with several classes resampled, each by a SMOTE of its own with cyclic bases.
 
     A record that comes or goes concerns one class. A replacement within a class is that of `changed_rows`; one that
@@ -174,19 +124,12 @@ def multiclass_changed_rows(*, d, k, n_records, n_new, neighbouring) -> ChangedR
     n_new : sequence of int
         New rows of each class, fixed and public; 0 for a class that is left alone.
 
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or sequences of different lengths or with fewer than two classes.
-
     Source: corrects Rosenblatt et al. 2025, Section 6, which takes the largest ratio of a single class.
 
     >>> rows = multiclass_changed_rows(d=1, k=1, n_records=[9, 9, 50], n_new=[9, 9, 0], neighbouring=REPLACE_ONE)
     >>> rows.certain, rows.trials
     (3, 4)
     """
-    if len(n_records) < 2 or len(n_records) != len(n_new):
-        raise ValueError(f"n_records and n_new must name the same two or more classes, got {n_records!r} and {n_new!r}")
 
     def laws(relation):
         return [

@@ -7,27 +7,15 @@ is `helpers.erm.midpoint`'s.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 from scipy.special import expit, log_ndtr, ndtr
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.checks import check_choice
 from helpers.erm.midpoint import COUNTS
-
-METRICS = ("recall", "precision", "f1", "balanced_accuracy", "g_mean", "weighted_error")
-_SMALLEST_COUNT = 1.0  # by which a sum is divided
-
-
-def check_numbers(name: str, values) -> np.ndarray:
-    """A number or an array of numbers as floats; infinite ones are allowed, NaN is not."""
-    try:
-        numbers = np.asarray(values, float)
-    except (TypeError, ValueError):
-        numbers = np.asarray(math.nan)
-    if np.isnan(numbers).any():
-        raise ValueError(f"{name} must be a number or an array of numbers without NaN, got {values!r}")
-    return numbers
 
 
 @dataclass(frozen=True)
@@ -43,11 +31,6 @@ class Population:
     ratio : float
         P(Y = 0)/P(Y = 1), above 0.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Notes
     -----
     Source: Differential Privacy Under Class Imbalance, Example 11 (with one variance and equal priors).
@@ -62,26 +45,19 @@ class Population:
     sd1: float = 1.0
     ratio: float = 1.0
 
-    def __post_init__(self):
-        check_real("mean0", self.mean0)
-        check_real("mean1", self.mean1, low=self.mean0, inclusive="neither")
-        for name in ("sd0", "sd1", "ratio"):
-            check_real(name, getattr(self, name), low=0, inclusive="neither")
-
-    def threshold(self, gamma):
+    def threshold(self, gamma: ArrayLike) -> Any:
         """The point gamma * mean1 + (1 - gamma) * mean0 (Equation (3)); arrays are taken entry by entry.
 
         >>> float(Population().threshold(0.5))
         0.0
         """
-        gamma = check_numbers("gamma", gamma)
-        return self.mean0 + gamma * (self.mean1 - self.mean0)
+        return self.mean0 + np.asarray(gamma) * (self.mean1 - self.mean0)
 
-    def gamma(self, threshold):
+    def gamma(self, threshold: ArrayLike) -> Any:
         """The gamma of a threshold; the inverse of `threshold`."""
-        return (check_numbers("threshold", threshold) - self.mean0) / (self.mean1 - self.mean0)
+        return (np.asarray(threshold) - self.mean0) / (self.mean1 - self.mean0)
 
-    def rates(self, threshold, noise_sd=0.0):
+    def rates(self, threshold: ArrayLike, noise_sd: ArrayLike = 0.0) -> tuple[Any, Any]:
         """True and false positive rate at a threshold, or their means when it carries Gaussian noise.
 
         Parameters
@@ -92,20 +68,12 @@ class Population:
         Returns
         -------
         tpr, fpr : float or array
-
-        Raises
-        ------
-        ValueError
-            A threshold that is no number, or a noise_sd below 0.
         """
-        threshold, noise_sd = check_numbers("threshold", threshold), check_numbers("noise_sd", noise_sd)
-        if (noise_sd < 0).any():
-            raise ValueError(f"noise_sd must be at least 0, got {noise_sd.min()}")
-        tpr = ndtr((self.mean1 - threshold) / np.hypot(self.sd1, noise_sd))
-        fpr = ndtr((self.mean0 - threshold) / np.hypot(self.sd0, noise_sd))
+        tpr = ndtr((self.mean1 - np.asarray(threshold)) / np.hypot(self.sd1, noise_sd))
+        fpr = ndtr((self.mean0 - np.asarray(threshold)) / np.hypot(self.sd0, noise_sd))
         return tpr, fpr
 
-    def metrics(self, threshold, weight: float = 1.0) -> dict[str, np.ndarray]:
+    def metrics(self, threshold: ArrayLike, weight: float = 1.0) -> dict[str, Any]:
         """Exact population metrics of "1 at or above the threshold".
 
         Parameters
@@ -118,15 +86,10 @@ class Population:
         Returns
         -------
         dict
-            The metrics of `METRICS` by name, of the threshold's shape; `weighted_error` is
-            P(Y=1) weight FNR + P(Y=0) FPR. Where no record is called 1, precision is 0/0; it is then defined as its
-            limit for a growing threshold: 1, or 0 if class 1 has the smaller deviation. (scikit-learn, which sees
-            only counts, defines 0.)
-
-        Raises
-        ------
-        ValueError
-            A threshold that is no number (NaN), or a weight out of range.
+            `recall`, `precision`, `f1`, `balanced_accuracy`, `g_mean` and `weighted_error`, of the threshold's shape;
+            the last is P(Y=1) weight FNR + P(Y=0) FPR. Where no record is called 1, precision is 0/0; it is then its
+            limit for a growing threshold: 1, or 0 if class 1 has the smaller deviation. (scikit-learn, which sees only
+            counts, defines 0.)
 
         Notes
         -----
@@ -135,8 +98,7 @@ class Population:
         >>> {name: round(float(value), 3) for name, value in Population(ratio=20.0).metrics(0.0).items()}["f1"]
         0.336
         """
-        weight = check_real("weight", weight, low=0, inclusive="neither")
-        threshold = check_numbers("threshold", threshold)
+        threshold = np.asarray(threshold)
         tpr, fpr = self.rates(threshold)
         return {
             "recall": tpr,
@@ -147,7 +109,7 @@ class Population:
             "weighted_error": (weight * (1 - tpr) + self.ratio * fpr) / (1 + self.ratio),
         }
 
-    def _precision(self, threshold):
+    def _precision(self, threshold: NDArray) -> Any:
         # Far out both rates underflow together; the logarithm of their odds does not, or only where the limit is met.
         log_tpr = log_ndtr((self.mean1 - threshold) / self.sd1)
         log_fpr = log_ndtr((self.mean0 - threshold) / self.sd0)
@@ -162,20 +124,12 @@ class Population:
         >>> round(Population(ratio=20.0).noisy_metrics(0.0, 0.5)["balanced_accuracy"], 4)
         0.8145
         """
-        noise_sd = check_real("noise_sd", noise_sd, low=0)
         nodes, mass = np.polynomial.hermite_e.hermegauss(201)
-        values = self.metrics(check_real("threshold", threshold) + noise_sd * nodes, weight)
+        values = self.metrics(threshold + noise_sd * nodes, weight)
         return {name: float(mass @ value / mass.sum()) for name, value in values.items()}
 
-    def bayes_threshold(self, weight: float = 1.0) -> float:
-        """Threshold with the least weighted error, for equal variances.
-
-        It is the midpoint plus sd^2 log(ratio/weight)/(mean1 - mean0): the midpoint only where weight = ratio.
-
-        Raises
-        ------
-        ValueError
-            Unequal variances, where the best rule is no threshold (see `optimal_threshold` for the best threshold).
+    def bayes_threshold(self) -> float:
+        """Threshold with the least error, for equal variances: the midpoint plus sd^2 log(ratio)/(mean1 - mean0).
 
         Notes
         -----
@@ -184,11 +138,8 @@ class Population:
         >>> round(Population(ratio=20.0).bayes_threshold(), 3)
         1.498
         """
-        weight = check_real("weight", weight, low=0, inclusive="neither")
-        if self.sd0 != self.sd1:
-            raise ValueError(f"sd0 must be equal to sd1 for the Bayes threshold, got {self.sd0!r} and {self.sd1!r}")
         middle, gap = (self.mean0 + self.mean1) / 2, self.mean1 - self.mean0
-        return middle + self.sd0**2 * math.log(self.ratio / weight) / gap
+        return middle + self.sd0**2 * math.log(self.ratio) / gap
 
     def optimal_threshold(self, metric: str, weight: float = 1.0) -> float:
         """Best threshold for a metric: largest F1, G-mean or balanced accuracy, or least weighted error.
@@ -206,49 +157,21 @@ class Population:
             inf where it is best to call no record 1, -inf where it is best to call every record 1. Unequal
             deviations can have that effect: a narrow class 1 under a large ratio has nowhere the larger density.
 
-        Raises
-        ------
-        ValueError
-            Another metric, or a weight out of range.
-
         Notes
         -----
-        Source: the weighted error falls where weight times the density of class 1 is below ratio times that of
-        class 0, and rises where it is above; balanced accuracy is the case weight = ratio. The others are searched.
+        The best point of a grid, polished between its neighbours, against both infinite thresholds.
 
         >>> round(Population(ratio=20.0).optimal_threshold("f1"), 3)
         0.964
         >>> Population(sd1=0.5, ratio=1000.0).optimal_threshold("weighted_error")
         inf
         """
-        check_choice("metric", metric, METRICS[2:])
-        weight = check_real("weight", weight, low=0, inclusive="neither")
-        if metric == "weighted_error":
-            return self._least_error(weight)
-        if metric == "balanced_accuracy":
-            return self._least_error(self.ratio)
-        return self._searched(metric)
 
-    def _least_error(self, weight):
-        """Where the log of weight f1/(ratio f0), a quadratic in the distance from mean0, crosses 0 upwards."""
-        gap = self.mean1 - self.mean0
-        square = (1 / self.sd0**2 - 1 / self.sd1**2) / 2
-        linear = gap / self.sd1**2
-        constant = math.log(weight / self.ratio) + math.log(self.sd0 / self.sd1) - gap**2 / (2 * self.sd1**2)
-        discriminant = linear**2 - 4 * square * constant
-        # Far out the wider class wins: beyond the other crossing the error falls again, towards this end.
-        end = math.inf if square < 0 else -math.inf
-        if discriminant <= 0:
-            return end
-        # This form of the root has no cancellation, and is the midpoint formula for equal variances.
-        crossing = self.mean0 - 2 * constant / (linear + math.sqrt(discriminant))
-        if square == 0:
-            return crossing
-        errors = self.metrics(np.array([crossing, end]), weight)["weighted_error"]
-        return crossing if errors[0] <= errors[1] else end
+        def value(points):
+            return self.metrics(points, weight)[metric] * (-1 if metric == "weighted_error" else 1)
 
-    def _searched(self, metric):
-        reach = 9 * max(self.sd0, self.sd1) + abs(math.log(self.ratio)) * self.sd0**2 / (self.mean1 - self.mean0)
+        reach = 9 * max(self.sd0, self.sd1)
+        reach += abs(math.log(self.ratio / weight)) * self.sd0**2 / (self.mean1 - self.mean0)
         ends = (
             (self.mean0 - reach, self.mean1 + reach),
             (self.mean0 - 9 * self.sd0, self.mean0 + 9 * self.sd0),
@@ -257,33 +180,32 @@ class Population:
         grid = np.unique(np.concatenate([np.linspace(*pair, 4001) for pair in ends]))
         # Points that nearly coincide would leave no room to search between them, with the best one outside.
         grid = grid[np.append(True, np.diff(grid) > 1e-5 * min(self.sd0, self.sd1))]
-        best = int(np.argmax(self.metrics(grid)[metric]))
-        found = optimize.minimize_scalar(
-            lambda point: -float(self.metrics(point)[metric]),
-            bounds=(grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
+        best = int(np.argmax(value(grid)))
+        bounds = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+        options = {"xatol": 1e-9}
+        found = optimize.minimize_scalar(lambda x: -float(value(x)), bounds=bounds, method="bounded", options=options)
         candidates = np.array([-math.inf, math.inf, found.x])
-        return float(candidates[np.argmax(self.metrics(candidates)[metric])])
+        return float(candidates[np.argmax(value(candidates))])
 
-    def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """`n` independent records: values and labels."""
-        n = check_integer("n", n, low=1)
         y = (rng.random(n) < 1 / (1 + self.ratio)).astype(np.int64)
         x = rng.standard_normal(n) * np.where(y, self.sd1, self.sd0) + np.where(y, self.mean1, self.mean0)
         return x, y
-
-
-# Privacy
 
 
 # Error of the midpoint
 
 
 def released_midpoints(
-    sums, totals, radius: float, multiplier: float, counts: str, draws: int, rng: np.random.Generator
-) -> np.ndarray:
+    sums: ArrayLike,
+    totals: ArrayLike,
+    radius: float,
+    multiplier: float,
+    counts: str,
+    draws: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
     """Many thresholds that `MidpointClassifier` with gamma 1/2 (replace-one) releases for one data set.
 
     With public counts and the classic multiplier these are those of the printed mechanism too, whose means are not
@@ -306,18 +228,13 @@ def released_midpoints(
     array([0., 0.])
     """
     check_choice("counts", counts, COUNTS)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    multiplier = check_real("multiplier", multiplier, low=0)
-    draws = check_integer("draws", draws, low=1)
     totals = np.asarray(totals, float)
-    if totals.shape != (2,) or (totals < 1).any():
-        raise ValueError(f"totals must be two counts of at least 1, got {totals.tolist()}")
     noise = multiplier * 2 * radius * rng.standard_normal((draws, 2))
     told = np.broadcast_to(totals, (draws, 2))
     if counts == "private":
         # Drawn last, so that one seed gives both mechanisms the same noise of the sums.
         minority = totals[1] + multiplier * math.sqrt(2) * rng.standard_normal(draws)
-        told = np.maximum(np.column_stack([totals.sum() - minority, minority]), _SMALLEST_COUNT)
+        told = np.maximum(np.column_stack([totals.sum() - minority, minority]), 1.0)
     means = np.clip((np.asarray(sums, float) + noise) / told, -radius, radius)
     return means.mean(axis=1)
 
@@ -334,10 +251,6 @@ def radius_for(bound: float, sd: float, n: int, beta: float) -> float:
     >>> round(radius_for(1.0, 1.0, 1050, 0.1), 3)
     5.614
     """
-    bound = check_real("bound", bound, low=0)
-    sd = check_real("sd", sd, low=0, inclusive="neither")
-    n = check_integer("n", n, low=1)
-    beta = check_real("beta", beta, low=0, high=1, inclusive="neither")
     return bound + sd * math.sqrt(2 * math.log(4 * n / beta))
 
 
@@ -351,8 +264,4 @@ def midpoint_sd(n0: int, n1: int, sd: float, radius: float, multiplier: float) -
     >>> round(sampling, 4), round(noise, 4)
     (0.0725, 0.9702)
     """
-    n0, n1 = check_integer("n0", n0, low=1), check_integer("n1", n1, low=1)
-    sd = check_real("sd", sd, low=0)
-    radius = check_real("radius", radius, low=0, inclusive="neither")
-    multiplier = check_real("multiplier", multiplier, low=0)
     return sd / 2 * math.hypot(n0**-0.5, n1**-0.5), radius * multiplier * math.hypot(1 / n0, 1 / n1)

@@ -2,35 +2,23 @@
 
 from dp_accounting.dp_event import ZCDpEvent
 
-from helpers.checks import check_integer, check_real
 from helpers.privacy import REPLACE_ONE, event_epsilon
 
-
-def wrapped_rho(epsilon, n_rounds=100, alpha=0.67) -> float:
-    """zCDP of GEM where the total epsilon is taken for the parameter of one round.
-
-    A round with parameter e costs (alpha e)^2/2 for the choice and ((1 - alpha) e)^2/2 for the answer.
-
-    Source: public wrappers of GEM; the costs as in `helpers.synthesis.GEM`.
-
-    >>> round(wrapped_rho(1.0), 1)
-    27.9
-    """
-    epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-    n_rounds = check_integer("n_rounds", n_rounds, low=1)
-    alpha = check_real("alpha", alpha, low=0, high=1)
-    return n_rounds * (alpha**2 + (1 - alpha) ** 2) * epsilon**2 / 2
+_ROUNDS, _ALPHA = 100, 0.67  # of the wrappers
 
 
-def wrapped_epsilon(epsilon, delta=1e-5, *, n_rounds=100, alpha=0.67) -> float:
-    """Epsilon at `delta` that is spent where the total epsilon is taken for the parameter of one round.
+def wrapped_epsilon(epsilon: float, delta: float = 1e-5) -> float:
+    """Epsilon at `delta` that is spent where the total epsilon is taken for the parameter of one of 100 rounds.
 
-    `GEM(wrapped_epsilon(1.0), **PAPER)` is thus GEM as wrapped, at nominal epsilon 1; the wrappers' bounds are the
-    smallest and the largest value of the records besides, which no guarantee covers.
+    A round with parameter e costs (.67 e)^2/2 in zero-concentrated privacy for the choice and (.33 e)^2/2 for the
+    answer. `GEM(wrapped_epsilon(1.0), **PAPER)` is thus GEM as wrapped, at nominal epsilon 1; the wrappers' bounds are
+    the smallest and the largest value of the records besides, which no guarantee covers.
 
-    Source: as `wrapped_rho`; converted by dp-accounting's Renyi accountant.
+    Source: public wrappers of GEM; the costs as in `helpers.synthesis.GEM`, converted by dp-accounting's Renyi
+    accountant.
 
     >>> round(wrapped_epsilon(1.0))
     62
     """
-    return event_epsilon(ZCDpEvent(wrapped_rho(epsilon, n_rounds, alpha)), delta, REPLACE_ONE, method="rdp")
+    rho = _ROUNDS * (_ALPHA**2 + (1 - _ALPHA) ** 2) * epsilon**2 / 2
+    return event_epsilon(ZCDpEvent(rho), delta, REPLACE_ONE, method="rdp")

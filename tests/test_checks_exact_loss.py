@@ -184,7 +184,7 @@ def test_add_remove_budget_is_nearly_used_up_by_a_directed_pair():
 
 
 def test_loss_refuses_data_of_different_size():
-    with pytest.raises(ValueError, match="must have shapes"):
+    with pytest.raises(ValueError, match="n_records must be given"):
         exact_loss.privacy_loss([0.0], [[1.0]], [[1.0], [1.0]], noise_rate=1.0, total_regularization=1.0)
 
 
@@ -257,13 +257,12 @@ def test_exact_loss_of_one_record_more_with_weights(d, n, log_rate, log_total, s
         assert abs(exact) <= proven * ROUNDING + 1e-9
 
 
-@pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER], ids=["logistic", "huber"])
-def test_the_search_follows_true_derivatives(loss):
+def test_the_search_follows_true_derivatives():
     rng = np.random.default_rng(2)
     rows, weights, beta = rng.standard_normal((5, 3)), rng.random(5), rng.standard_normal(3)
 
     def at(b, r):
-        return worst_case._log_density(b, r.reshape(5, 3), weights, 0.7, np.array([0.5, 0.2, 0.1]), loss)
+        return worst_case._log_density(b, r.reshape(5, 3), weights, 0.7, np.array([0.5, 0.2, 0.1]))
 
     assert check_grad(lambda b: at(b, rows)[0], lambda b: at(b, rows)[1], beta) < 1e-6
     assert check_grad(lambda r: at(beta, r)[0], lambda r: at(beta, r)[2].ravel(), rows.ravel()) < 1e-6
@@ -282,7 +281,7 @@ def test_a_found_worst_case_is_a_pair_of_data_sets_inside_the_ball(intercept):
         n_restarts=6,
     )
     again = exact_loss.privacy_loss(
-        worst.beta,
+        worst.output,
         worst.data,
         worst.neighbour,
         **constants._asdict(),
@@ -305,14 +304,6 @@ def test_the_search_nearly_attains_the_logistic_theorem():
     assert 0.98 < worst.loss <= 1.0
 
 
-def test_search_refuses_a_loss_without_third_derivative():
-    loss = erm.Loss(erm.LOGISTIC.slope, erm.LOGISTIC.bend, 0.25)
-    with pytest.raises(ValueError, match="third derivative"):
-        worst_case.worst_case_loss(
-            erm.Calibration(1.0, 1.0), n_records=2, dimension=1, rng=np.random.default_rng(0), loss=loss
-        )
-
-
 # --- several classes ---
 
 
@@ -333,7 +324,7 @@ def test_the_softmax_search_comes_close_to_what_is_proved(class_weight, dimensio
         n_restarts=6,
     )
     again = exact_loss.softmax_privacy_loss(
-        worst.C,
+        worst.output,
         worst.data,
         worst.neighbour,
         **constants._asdict(),
@@ -353,11 +344,3 @@ def test_the_softmax_search_finds_out_a_gradient_of_length_one():
     rng = np.random.default_rng(0)
     worst = weight_rules.worst_case_softmax_loss(greedy, counts=[500, 1, 498], dimension=2, rng=rng, n_restarts=5)
     assert worst.loss > 1.05
-
-
-def test_the_softmax_search_refuses_too_few_records():
-    for bad in ([1, 0], [3], [2, -1]):
-        with pytest.raises(ValueError, match="counts must be"):
-            weight_rules.worst_case_softmax_loss(
-                erm.Calibration(1.0, 1.0), counts=bad, dimension=1, rng=np.random.default_rng(0)
-            )

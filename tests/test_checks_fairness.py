@@ -104,8 +104,8 @@ def test_gaps_of_all_groups_average_to_zero(notion):
 )  # fmt: skip
 def test_an_absent_group_has_no_gap_and_no_bound(y, member, notion):
     gap, scores = Gap(y, member, notion), np.array([0.2, -0.1])
-    values = [gap.of(scores), *gap.interval(scores, 0.1), gap.fraction(scores, 0.1), gap.sampling()]
-    values += [gap.printed(scores, 0.1), gap.printed_fraction(scores, 0.1), gap.expected_flips(scores, 0.1)]
+    values = [gap.of(scores), *gap.interval(scores, 0.1), gap.fraction(scores, 0.1)]
+    values.append(gap.expected_flips(scores, 0.1))
     assert np.isnan(values).all()
     drawn = fairness.released_gaps({"absent": gap}, [1.0], [[0.2], [-0.1]], 0.1, n_models=3, rng=RNG(0))
     assert np.isnan(drawn["absent"]).all()
@@ -219,9 +219,9 @@ def test_intervals_of_private_models_cover_the_gap_without_noise():
     rows, y, member = rng.normal(size=(400, 5)), rng.integers(0, 2, 400), rng.random(400) < 0.3
     w, gap = rng.normal(size=5), Gap(y, member, "equal_opportunity")
     value = gap.of(rows @ w)
-    drawn = fairness.released_gaps({"it": gap}, w, rows, 0.2, n_models=300, rng=RNG(5), failure=0.1, slack=0.02)
+    drawn = fairness.released_gaps({"it": gap}, w, rows, 0.2, n_models=300, rng=RNG(5))
     private, low, high = drawn["it"].T
-    assert np.mean((low <= value) & (value <= high)) >= 0.9
+    assert np.mean((low <= value) & (value <= high)) >= 0.99
     assert np.mean((low <= value + 0.3) & (value + 0.3 <= high)) <= 1 / 3  # short enough to exclude other values
     assert ((low <= private) & (private <= high)).all()
     again = RNG(5)
@@ -281,9 +281,9 @@ def test_objective_reach_promises_nothing_where_nothing_is_proved():
 
 
 def test_published_reach_is_the_product_of_its_two_constants():
-    problem = {"epsilon": 0.5, "delta": 1e-6, "n_records": 2000, "regularization": 0.1, "radius": 3.0}
+    problem = {"epsilon": 0.5, "delta": 1e-6, "n_records": 2000, "regularization": 0.1}
     # Twice the sensitivity's noise scale by the classic calibration, times sqrt(4 p log(2/failure)).
-    classic = 2 * 3 / (2000 * 0.1) * math.sqrt(2 * math.log(1.25e6)) / 0.5
+    classic = 2 / (2000 * 0.1) * math.sqrt(2 * math.log(1.25e6)) / 0.5
     by_hand = 2 * math.sqrt(2) * 1.5 * 2 * classic * math.sqrt(7 * math.log(200))
     assert fairness.published_reach([1.5], dimension=7, **problem)[0] == pytest.approx(by_hand)
 
@@ -298,27 +298,6 @@ def fitted_with_bounds(bounds):
 @pytest.mark.parametrize(
     ("call", "needle"),
     [
-        (lambda: Gap([0, 1], [True, False], "equalized_odds"), "notion must be one of"),
-        (lambda: Gap([0, 2], [True, False]), "y must be labels 0 and 1"),
-        (lambda: Gap([0, 1], [1, 0]), "member must be booleans"),
-        (lambda: Gap([0, 1], [True]), "member must be booleans of shape"),
-        (lambda: Gap([0, 1], [True, False]).of([0.1]), "scores must be of shape"),
-        (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), -0.1), "reach must be at least 0"),
-        (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), 0.1, slack=-1.0), "slack must be"),
-        (lambda: Gap([0, 1], [True, False]).sampling(0), "failure must be"),
-        (lambda: Gap([0, 1], [True, False]).interval(np.ones(2), math.nan), "reach must be at least 0"),
-        (lambda: Gap([0, 1], [True, False]).of([0.1, math.nan]), "scores must be numbers, got NaN"),
-        (lambda: Gap([0, 1], [True, False]).interval([0.1, math.nan], 0.1), "scores must be numbers, got NaN"),
-        (lambda: fairness.output_reach([1.0], -1.0), "scale must be"),
-        (lambda: fairness.output_reach([1.0], math.inf), "scale must be"),
-        (lambda: fairness.output_reach([1.0, math.inf], 1.0), "lengths must be finite"),
-        (lambda: fairness.output_reach([-1.0], 1.0), "lengths must be finite"),
-        (lambda: fairness.output_reach([1.0], 1.0, failure=1), "failure must be"),
-        (lambda: fairness.objective_reach([1.0], 1.0, n_records=0, regularization=0.1), "n_records must be"),
-        (lambda: fairness.objective_reach([1.0], 1.0, n_records=9, regularization=0), "regularization must be"),
-        (lambda: fairness.objective_reach([math.nan], 1.0, n_records=9, regularization=0.1), "lengths must be finite"),
-        (lambda: fairness.published_reach([1.0], epsilon=1.0, delta=0.0, n_records=9, dimension=2), "delta must be"),
-        (lambda: fairness.published_reach([1.0], epsilon=0.0, delta=0.1, n_records=9, dimension=2), "epsilon must be"),
         (lambda: fitted_with_bounds([[0.0, math.inf]]), "bounds must be finite"),
         (lambda: fitted_with_bounds([[math.nan, 1.0]]), "bounds must be finite"),
         (lambda: load_members("adults", "sex", "Female"), "name must be one of 'adult', 'ham10000'"),

@@ -43,17 +43,3 @@ def test_every_neighbour_occurs(n, k):
     assert (there >= 0).all()
     assert (there.sum(axis=1) == n).all()
     assert set(np.abs(there - here).sum(axis=1)) == {0, 2}
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: renyi_divergence([0.0], [0.0], 1.0), "order must be"),
-        (lambda: neighbouring_histograms(0, 2, ADD_REMOVE), "n_records must be"),
-        (lambda: neighbouring_histograms(1, 1, ADD_REMOVE), "n_values must be"),
-        (lambda: neighbouring_histograms(1, 2, "replace"), "neighbouring must be"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()

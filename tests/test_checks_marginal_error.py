@@ -44,11 +44,3 @@ def test_nothing_is_apart_from_itself_and_disjoint_records_are_all_apart():
     assert marginal_error(DOMAIN, (low, np.ones(5)), (high, np.ones(5)), given=1) == 1
     # with the label among the attributes, pairs of it and another attribute are apart too
     assert marginal_error(DOMAIN, (low, np.ones(5)), (high, np.ones(5)), order=1) == pytest.approx(3 / 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"order": 0}, "order"), ({"given": 2}, "given must be one of"), ({"given": 1}, "none on")]
-)
-def test_what_cannot_be_compared_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        marginal_error(DOMAIN, (np.zeros((3, 3)), np.zeros(3)), (np.zeros((3, 3)), np.zeros(3)), **options)

@@ -178,45 +178,6 @@ def test_the_repaired_greedy_order_does_not_know_units_of_features():
     )
 
 
-@pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: coordinate_descent.gradient_bound(0.0, 1.0, 1, 1, 1.0), "longest"),
-        (lambda: coordinate_descent.gradient_bound(1.0, -1.0, 1, 1, 1.0), "distance"),
-        (lambda: coordinate_descent.gradient_bound(1.0, 1.0, 0, 1, 1.0), "dimension"),
-        (lambda: coordinate_descent.gradient_bound(1.0, 1.0, 1, 0, 1.0), "n_records"),
-        (lambda: coordinate_descent.gradient_bound(1.0, 1.0, 1, 1, 0.0), "mu"),
-        (lambda: coordinate_descent.coordinate_bound([1.0], [1.0, 1.0], [1.0], 1, 1.0), "limits"),
-        (lambda: coordinate_descent.coordinate_bound([1.0], [1.0], [1.0], 1, 1.0, split="even"), "split"),
-        (lambda: coordinate_descent.descent_bound([1.0], [-1.0], [1.0], 0.0, 1), "variances"),
-        (lambda: coordinate_descent.descent_bound([1.0], [1.0], [1.0], -1.0, 1), "excess"),
-        (lambda: coordinate_descent.descent_bound([1.0], [1.0], [1.0], 0.0, 0), "n_updates"),
-        (lambda: coordinate_descent.descent_bound([1.0], [1.0], [1.0], 0.0, 1, step=1.5), "step"),
-        (lambda: printed.greedy_order([1.0], [1.0], [1.0], 1, 1.0, 0.1), "limits"),
-        (lambda: printed.greedy_order([1.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1.0, 1.0), "delta"),
-        (lambda: printed.greedy_order([1.0] * 2, [1.0] * 2, [1.0] * 2, 1, 0.0, 0.1), "epsilon"),
-    ],
-)
-def test_bad_arguments_of_bounds(call, word):
-    with pytest.raises(ValueError, match=word):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: coordinate_descent.printed_variance(0.0, 1, 1, 1.0), "limit"),
-        (lambda: coordinate_descent.printed_variance(1.0, 0, 1, 1.0), "n_updates"),
-        (lambda: coordinate_descent.printed_variance(1.0, 1, 0, 1.0), "n_records"),
-        (lambda: coordinate_descent.printed_variance(1.0, 1, 1, 0.0), "epsilon"),
-        (lambda: printed.printed_scales([0.0], 1, 1.0), "limits"),
-        (lambda: printed.printed_scales([1.0], 1, 1.0, "add"), "neighbouring"),
-        (lambda: printed.log_choices([0.0], [1.0, 1.0]), "slopes"),
-        (lambda: printed.log_choices([0.0], [-1.0]), "scales"),
-        (lambda: printed.log_choices([0.0], [1.0], [0]), "counts"),
-        (lambda: printed.selection_delta([0.0], [0.0], [1.0], -1.0), "epsilon"),
-    ],
-)
-def test_bad_arguments(call, word):
-    with pytest.raises(ValueError, match=word):
-        call()
+def test_an_unknown_variant_is_refused():
+    with pytest.raises(KeyError, match="even"):
+        coordinate_descent.coordinate_bound([1.0], [1.0], [1.0], 1, 1.0, split="even")

@@ -103,39 +103,3 @@ def test_published_code_divides_where_its_accountant_multiplies():
     run = printed.implemented("auto-s", steps_per_epoch=1, sample_rate=0.016, gamma=0.8)
     assert levels(run.accounted) == ([0.64, 0.8, 1.0], [13, 17, 20])
     assert levels(run.executed) == ([1.0, 1.25, 1.5625], [16, 17, 17])
-
-
-def test_its_linear_decay_grows():
-    run = printed.implemented("auto-l", steps_per_epoch=3, sample_rate=0.016)
-    backwards = Schedule.auto_l(150, 0.99, 3, sample_rate=0.016).reversed()
-    np.testing.assert_allclose(run.accounted.noise_multipliers, backwards.noise_multipliers)
-    np.testing.assert_allclose(run.executed.noise_multipliers, backwards.noise_multipliers / 0.99)
-    assert (np.diff(run.executed.noise_multipliers) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: printed.stage_lengths(0, 3, 0.9), "total must"),
-        (lambda: printed.stage_lengths(10, 0, 0.9), "n_segments must"),
-        (lambda: printed.stage_lengths(10, 3, 1.1), "gamma must"),
-        (lambda: printed.mean_and_variance([1.0], [1.0, 2.0]), "lengths and sigmas must"),
-        (lambda: printed.weighted_mean_and_variance([], []), "lengths and sigmas must"),
-        (lambda: printed.epsilon_of_sum([], DELTA), "sigmas must"),
-        (lambda: printed.epsilon_of_sum([-1.0], DELTA), "sigmas must"),
-        (lambda: printed.epsilon_of_sum([1.0], 1.0), "delta must"),
-        (lambda: printed.factor_for_sum([1.0], 0.0, DELTA), "epsilon must"),
-        (lambda: fixed(n_steps=0), "n_steps must"),
-        (lambda: fixed(sample_rate=0.0), "sample_rate must"),
-        (lambda: fixed(noise_multiplier=0.0), "noise_multiplier must"),
-        (lambda: fixed(delta=0.0), "delta must"),
-        (lambda: fixed(interval=0.0), "interval must"),
-        (lambda: printed.implemented("dpsgd", steps_per_epoch=1, sample_rate=0.1), "algorithm must"),
-        (lambda: printed.implemented("sad", n_epochs=0, steps_per_epoch=1, sample_rate=0.1), "n_epochs must"),
-        (lambda: printed.implemented("sad", steps_per_epoch=0, sample_rate=0.1), "steps_per_epoch must"),
-        (lambda: printed.implemented("auto-l", steps_per_epoch=1, sample_rate=0.1, beta=2.0), "beta must"),
-    ],
-)
-def test_bad_parameters_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

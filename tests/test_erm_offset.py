@@ -13,7 +13,7 @@ from scipy.stats import gamma, kstest, norm
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from checks import exact_loss, worst_case
+from checks import exact_loss
 from helpers import erm
 from helpers.erm import calibration
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
@@ -299,25 +299,6 @@ def test_the_exact_loss_with_an_offset_is_the_ratio_of_densities():
     )
     assert exact == pytest.approx(densities[0] - densities[1], abs=1e-8)
     assert abs(exact) > 0.1
-
-
-@pytest.mark.parametrize("offset", [-6.0, 4.0])
-def test_the_search_for_a_worst_case_finds_no_more_with_an_offset_and_nearly_as_much(offset):
-    tight = erm.calibrate(epsilon=1.0, n_records=200, regularization=1e-6)
-    options = {"n_records": 200, "dimension": 3, "fit_intercept": True, "n_restarts": 4, "offset": offset}
-    worst = worst_case.worst_case_loss(tight, rng=np.random.default_rng(0), **options)
-    assert 0.8 < worst.loss <= 1.0
-    again = exact_loss.privacy_loss(
-        worst.beta,
-        worst.data,
-        worst.neighbour,
-        **tight._asdict(),
-        n_records=200,
-        weights=worst.weights,
-        neighbour_weights=worst.neighbour_weights,
-        center=[0.0, 0.0, offset * math.sqrt(2)],
-    )
-    assert again == pytest.approx(worst.loss)
 
 
 # Refusals

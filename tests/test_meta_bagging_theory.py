@@ -52,22 +52,6 @@ def test_liu_theorem_is_sound_and_its_epsilon_is_void(kind, n, m, k):
     assert liu_parameters(n, m * k)[1] == pytest.approx(float(printed), rel=1e-12)
 
 
-def test_other_learners_leak_no_more_than_the_bag():
-    def votes_for_the_record(bag):
-        return 0 in bag
-
-    def size_of_the_bag(bag):
-        return len(set(bag))
-
-    for learner in (votes_for_the_record, size_of_the_bag, min):
-        here, there = (bagging_privacy.bagging_distribution(list(d), 2, 2, learner) for d in NEIGHBOURS["replace"](4))
-        full, other = (bagging_privacy.bagging_distribution(list(d), 2, 2) for d in NEIGHBOURS["replace"](4))
-        for factor in (1, 2):
-            assert bagging_privacy.hockey_stick(here, there, factor) <= bagging_privacy.hockey_stick(
-                full, other, factor
-            )
-
-
 def test_proposition_4_has_no_integer_solution():
     for n in (2, 10, 1000, 10**6):
         assert draws_for_delta(n, 1.0) == pytest.approx(1.0)

@@ -73,9 +73,10 @@ def test_distances_of_multisets():
 
 
 def test_neighbours_are_all_there():
-    replaced = {tuple(r.labels) for r in neighbours([0, 1, 1], REPLACE_ONE)}
+    records = [(0, 0), (1, 1), (1, 2)]
+    replaced = {tuple(label for label, _ in there) for there in neighbours(records, REPLACE_ONE)}
     assert replaced == {(0, 1, 1), (1, 1, 1), (0, 0, 1), (0, 1, 0)}
-    sizes = [len(r.labels) for r in neighbours([0, 1, 1], ADD_REMOVE)]
+    sizes = [len(there) for there in neighbours(records, ADD_REMOVE)]
     assert (sizes.count(2), sizes.count(4)) == (3, 8)
 
 
@@ -115,16 +116,16 @@ def test_first_against_last_is_the_worst_choice_of_extras(n_minority, n_new):
     """Brute force over every choice of extra copies in both data sets."""
 
     def choices(records):
-        members = records.ids[records.labels == 1]
-        base = [*records.ids] + [i for i in members for _ in range(n_new // len(members))]
+        members = [i for label, i in records if label == 1]
+        base = [i for _, i in records] + [i for i in members for _ in range(n_new // len(members))]
         return [base + list(extra) for extra in itertools.combinations(members, n_new % len(members))]
 
     labels = interleaved(n_minority, n_minority)
-    here = next(r for r in neighbours(labels, REPLACE_ONE))._replace(labels=labels, ids=np.arange(len(labels)))
+    here = [(label, place) for place, label in enumerate(labels)]
     worst = max(
         substitution_distance(a, b)
-        for neighbour in neighbours(labels, REPLACE_ONE)
-        if 1 in neighbour.labels
+        for neighbour in neighbours(here, REPLACE_ONE)
+        if any(label == 1 for label, _ in neighbour)
         for a in choices(here)
         for b in choices(neighbour)
     )
@@ -187,7 +188,7 @@ def test_multiclass_bound_holds_and_the_single_class_factor_does_not():
 def test_multiclass_bound_with_one_oversampled_class_is_the_binary_one():
     for n_new, n_minority in itertools.product(range(25), range(1, 9)):
         assert multiclass_substitution_bound([0, n_new], [13, n_minority]) == substitution_bound(n_new, n_minority)
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="longer"):
         multiclass_substitution_bound([1], [1, 2])
 
 
@@ -453,5 +454,3 @@ def test_random_oversampling_depends_on_the_floor_in_the_safe_direction():
     assert random_copies(n_new=0, n_minority=3).delta_at(0.1, inner) == pytest.approx(0.0, abs=1e-14)
     with pytest.raises(ValueError, match=r"inner\.neighbouring"):
         random_copies(n_new=1, n_minority=1).delta_at(1.0, Guarantee(0.1, 0.0, ADD_REMOVE))
-    with pytest.raises(ValueError, match="n_minority"):
-        random_copies(n_new=1, n_minority=0).delta_at(1.0, inner)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from checks import bagging, ensembles
+from checks import bagging
 from helpers import data
 from helpers.erm import ObjectivePerturbationClassifier
 from helpers.meta import PrivateBaggingClassifier, ThresholdClassifier
@@ -25,24 +25,24 @@ def records():
 
 
 def test_a_draw_has_its_size_ratio_and_share(records):
-    train, test = ensembles.drawn(records, 200, 4.0, 1, 0.25)
+    train, test = bagging.drawn(records, 200, 4.0, 1, 0.25)
     assert (train.n, test.n) == (150, 50)
     assert train.counts[1] + test.counts[1] == 40
-    again, _ = ensembles.drawn(records, 200, 4.0, 1, 0.25)
+    again, _ = bagging.drawn(records, 200, 4.0, 1, 0.25)
     assert np.array_equal(again.X, train.X)
 
 
 @pytest.mark.parametrize(("n", "ratio", "expected"), [(200, 4.0, True), (310, 4.0, False), (400, 9.0, False)])
 def test_feasible_is_what_can_be_drawn(records, n, ratio, expected):
-    assert ensembles.feasible(records, n, ratio) is expected
+    assert bagging.feasible(records, n, ratio) is expected
     if not expected:
         with pytest.raises(ValueError, match="n"):
-            ensembles.drawn(records, n, ratio, 0, 0.3)
+            bagging.drawn(records, n, ratio, 0, 0.3)
 
 
 def test_decisions_are_those_of_the_model(records):
     model = ThresholdClassifier(LEARNER, epsilon=5.0, random_state=0).fit(records.X, records.y)
-    row = ensembles.scored(model, records, method="x")
+    row = bagging.scored(model, records, method="x")
     predicted = model.predict(records.X)
     recalls = [(predicted[records.y == label] == label).mean() for label in (0, 1)]
     assert row["balanced_accuracy"] == pytest.approx(np.mean(recalls))
@@ -54,13 +54,13 @@ def test_all_kinds_and_votes_are_compared_once(records):
         "disjoint": partial(PrivateBaggingClassifier, sampling="disjoint"),
         "strata": partial(PrivateBaggingClassifier, sampling="public-strata"),
     }
-    train, test = ensembles.drawn(records, 100, 19.0, 0, 0.3)  # four minority records to learn from
+    train, test = bagging.drawn(records, 100, 19.0, 0, 0.3)  # four minority records to learn from
     rows = list(bagging.compared(train, test, LEARNER, kinds, [2, 6], 0, epsilon=2.0, delta=1e-4))
     found = [(row["method"], row["m"], row["voting"]) for row in rows]
     votes = ("hard", "soft")
     bags = [("disjoint", 2), ("strata", 2), ("disjoint", 6)]  # six bags would lack a class
     assert found == [("DPLR", 1, "hard"), *((*bag, vote) for bag in bags for vote in votes)]
-    assert all(set(ensembles.METRICS) <= set(row) for row in rows)
+    assert all(set(bagging.METRICS) <= set(row) for row in rows)
 
 
 def test_widened_intervals_are_those_of_paired_gains():
