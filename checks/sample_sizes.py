@@ -7,6 +7,7 @@ Privacy is not decided here: the rate of the noise comes from a calibration.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from checks.noise_norm import noise_norm_bound
@@ -163,3 +164,22 @@ def sufficient_constant() -> int:
         return estimation_error(0.25) / each + math.sqrt(2 * math.log(4) / each) + 8 / constant**2
 
     return math.ceil(smallest(lambda c: shares(c) <= 0.5, 4, 10**6, relative=1e-9))
+
+
+def sample_size(bound: Callable[[int], float], target: float) -> int:
+    """Smallest n, up to 0.1 %, at which a bound that decreases with n is at most `target`.
+
+    Parameters
+    ----------
+    bound : callable
+        From n (int) to a number; infinite where nothing is promised.
+    target : float
+        > 0.
+
+    >>> sample_size(lambda n: 1000 / n, 0.5)
+    2000
+    """
+    high = 1
+    while bound(high) > target:
+        high *= 2
+    return int(smallest(lambda n: bound(int(n)) <= target, max(high // 2, 1), high, relative=1e-3))
