@@ -119,7 +119,7 @@ def real(**interval: Any) -> Check:
     return partial(check_real, **interval)
 
 
-def integer(**interval: int | None) -> Check:
+def integer(**interval: Any) -> Check:
     """For a declaration: an integer in an interval, with the arguments of `check_integer`."""
     return partial(check_integer, **interval)
 
@@ -159,7 +159,7 @@ class DeclaredParameters:
 
     def _check_parameters(self) -> None:
         """Refuse, with a ValueError, public parameters outside what the class declares."""
-        declared = {}
+        declared: dict[str, Check] = {}
         for cls in reversed(type(self).__mro__):
             declared |= vars(cls).get("_allowed", {})
         for name, check in declared.items():
@@ -179,7 +179,7 @@ def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:
     """
     fits = np.ndim(classes) == 1 and len(np.unique(classes)) == len(classes)
     if not fits or len(classes) < 2 or n_classes not in (None, len(classes)):
-        wanted = "two or more" if n_classes is None else {2: "two"}.get(n_classes, n_classes)
+        wanted = {None: "two or more", 2: "two"}.get(n_classes, str(n_classes))
         _refuse("classes", classes, f"{wanted} different labels")
     return np.unique(classes)
 
@@ -232,7 +232,7 @@ def label_codes(y: ArrayLike, classes: NDArray) -> NDArray[np.intp]:
     return np.searchsorted(classes, y)
 
 
-def validate_records(estimator, X, y, **options):
+def validate_records(estimator: Any, X: ArrayLike, y: ArrayLike, **options: Any) -> tuple[NDArray, NDArray]:
     """scikit-learn's `validate_data` for private records: no error or warning tells what stands in a cell.
 
     Parameters

@@ -12,6 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 class ScorePredictions:
     """Labels by the scores of one's own `decision_function`."""
 
+    classes_: NDArray
+    decision_function: Callable[..., NDArray]
+
     def predict(self, X: ArrayLike) -> NDArray:
         """Labels (n,): the class with the largest score."""
         scores = self.decision_function(X)
@@ -25,6 +28,8 @@ def _model_has(name: str) -> Callable[[Any], bool]:
 
 class ModelPredictions:
     """Predictions of the model inside, which `_model` gives: before the fit, what it will be made from."""
+
+    _model: Callable[[], Any]
 
     @available_if(_model_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -218,7 +218,7 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        classes = self.domain.classes if isinstance(self.domain, Domain) else self.classes
+        classes: Any = self.domain.classes if isinstance(self.domain, Domain) else self.classes
         tags.classifier_tags.multi_class = np.size(classes) > 2
         return tags
 
@@ -227,13 +227,13 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         if self.domain is not None:
             self._public_domain()
 
-    def _public_domain(self, n_features: int | None = None) -> Domain:
-        """The schema; with the number of features of X, that it fits them."""
+    def _public_domain(self, n_features: int = 0) -> Domain:
+        """The schema; with the number of features of X (0: not known yet), that it fits them."""
         domain = self.domain
         if not isinstance(domain, Domain):
             bounds = np.tile([-1.0, 1.0], (n_features, 1)) if domain is None else domain
             domain = Domain.from_bounds(bounds, classes=self.classes, n_bins=_N_BINS)
-        if n_features not in (None, domain.n_features):
+        if n_features not in (0, domain.n_features):
             raise ValueError(f"domain must have the {n_features} features of X, got {domain.n_features}")
         if not 1 <= RankFeatures.count(domain) <= _MOST_FEATURES:
             raise ValueError(

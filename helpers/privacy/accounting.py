@@ -36,7 +36,11 @@ from dp_accounting import (
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.common import DifferentialPrivacyParameters
-from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters, from_randomized_response
+from dp_accounting.pld.privacy_loss_distribution import (
+    PrivacyLossDistribution,
+    from_privacy_parameters,
+    from_randomized_response,
+)
 from dp_accounting.rdp import RdpAccountant
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_ndtr
@@ -274,7 +278,7 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     return math.exp(min(math.log(delta) + log_sum, 0.0))
 
 
-def _check_distances(name: str, value: ArrayLike) -> NDArray:
+def _check_distances(name: str, value: ArrayLike) -> NDArray | np.float64:
     """A number as `check_real` wants it, or an array of such numbers, at least 0."""
     if np.ndim(value) == 0:
         return np.float64(check_real(name, value, low=0))
@@ -500,7 +504,7 @@ def event_delta(event: DpEvent, epsilon: float, neighbouring: NeighboringRelatio
     epsilon = check_real("epsilon", epsilon, low=0)
     accountant = _accountant(neighbouring)
     if closed := closed_form(event):
-        return closed.delta(epsilon, closed.parameter)
+        return float(closed.delta(epsilon, closed.parameter))
     return min(float(_spend(accountant, event).get_delta(epsilon)), 1.0)
 
 
@@ -553,8 +557,8 @@ def _gaussian_mu(event: DpEvent | None) -> float | None:
             mu = _gaussian_mu(inner)
             return None if mu is None else math.sqrt(count) * mu
         case ComposedDpEvent(events=events):
-            parts = [_gaussian_mu(part) for part in events]
-            return None if None in parts else math.hypot(*parts)
+            parts = [mu for mu in map(_gaussian_mu, events) if mu is not None]
+            return math.hypot(*parts) if len(parts) == len(events) else None
     return None
 
 
@@ -574,6 +578,8 @@ def _accountant(neighbouring: NeighboringRelation, method: str = "pld", interval
 
 class _RenyiAccountant(RdpAccountant):
     """dp-accounting's RDP accountant, which can also read a pure `ApproximateDpEvent`, and integer noise as one."""
+
+    _rdp: NDArray
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
         if isinstance(event, DiscreteLaplaceDpEvent):
@@ -598,6 +604,8 @@ class _LossAccountant(PLDAccountant):
     which is refused there. dp-accounting 0.6 ignores the count of a self-composed randomised response; it is
     composed here instead.
     """
+
+    _pld: PrivacyLossDistribution
 
     _REPLACE_ONE_EVENTS = (
         NoOpDpEvent,

@@ -8,6 +8,7 @@ bound above the claimed epsilon refutes the claim; a small bound proves nothing.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -474,22 +475,23 @@ def _aligned(*sides: list[dict[str, NDArray]]) -> tuple[list[str], list[NDArray]
 
 def _bound(names, tables, delta, confidence) -> tuple[float, str]:
     """Lower bound on epsilon, and the event it rests on."""
-    quarter, half = (min(map(len, tables)) // parts for parts in (4, 2))
+    here, there = tables
+    quarter, half = (min(len(here), len(there)) // parts for parts in (4, 2))
     candidates = []
-    for name, score in _directions(names, *(table[:quarter] for table in tables)):
-        shown, threshold = _best_threshold(*(score(table[quarter:half]) for table in tables), delta, confidence)
+    for name, score in _directions(names, here[:quarter], there[:quarter]):
+        shown, threshold = _best_threshold(score(here[quarter:half]), score(there[quarter:half]), delta, confidence)
         candidates.append((shown, name, score, threshold))
     if not candidates:
         return 0.0, "nothing numeric is released"
     _, name, score, threshold = max(candidates, key=lambda candidate: candidate[0])
-    audit = _judge(*(score(table[half:]) for table in tables), threshold, delta, confidence)
+    audit = _judge(score(here[half:]), score(there[half:]), threshold, delta, confidence)
     return audit.epsilon, f"{name} >= {threshold:.4g}"
 
 
 def _directions(names, here, there) -> Iterator[tuple[str, Callable[[NDArray], NDArray]]]:
     """Scores that may tell two sides apart: each coordinate, linear discriminants, the distance from the middle."""
     for column, name in enumerate(names):
-        yield name, lambda table, column=column: table[:, column]
+        yield name, partial(np.take, indices=column, axis=1)
     spread = np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2)
     use = spread > 0
     if not use.any():
@@ -498,11 +500,14 @@ def _directions(names, here, there) -> Iterator[tuple[str, Callable[[NDArray], N
     def standardised(table):
         return (table[:, use] - there[:, use].mean(axis=0)) / spread[use]
 
+    def projected(weights, table):
+        return standardised(table) @ weights
+
     gap = standardised(here).mean(axis=0)
     covariance = (np.cov(standardised(here).T) + np.cov(standardised(there).T)) / 2
     for shrinkage in (0.1, 1.0, 10.0):
         weights = np.linalg.solve(np.atleast_2d(covariance) + shrinkage * np.eye(len(gap)), gap)
-        yield f"discriminant (ridge {shrinkage:g})", lambda table, weights=weights: standardised(table) @ weights
+        yield f"discriminant (ridge {shrinkage:g})", partial(projected, weights)
     yield "distance from the mean", lambda table: np.linalg.norm(standardised(table), axis=1)
 
 

@@ -15,6 +15,7 @@ that are handed out: PINQ (McSherry 2009).
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.noise import (
     EXACT_REALS,
     Sensitivity,
+    discrete_laplace,
     exponential_choice,
     noisy_class_counts,
     noisy_max,
@@ -158,7 +160,8 @@ class Ledger:
         self._parts: list[list[Ledger]] = []
         self._assumes: dict[str, None] = {}
         self._closed: list[Guarantee] = []  # shared by views, like the bill
-        self._source, self._transform = None, lambda: records
+        self._source: Any = None
+        self._transform: Callable[[], Any] | None = lambda: records
 
     def view(self, transform: Query) -> "Ledger":
         """A ledger of `transform(records)` with the same noise and the same bill.
@@ -253,6 +256,19 @@ class Ledger:
 
         return self._release(query, draw, Terms("k_norm", "l2", sensitivity, 1.0, ApproximateDpEvent(epsilon, 0.0)))
 
+    def integers(self, query: Query, sensitivity: int, epsilon: float) -> NDArray[np.int64]:
+        """`query(records)`, an array of integers, with discrete Laplace noise; epsilon is exact to the last digit.
+
+        `sensitivity`, a whole number, is in l1. Source: `helpers.privacy.noise.discrete_laplace`.
+        """
+        event = DiscreteLaplaceDpEvent(_positive(epsilon) / sensitivity, sensitivity)
+        rate = Fraction(epsilon) / sensitivity
+
+        def draw(value):
+            return discrete_laplace(value, rate, self.rng)
+
+        return self._release(query, draw, Terms("integers", "l1", sensitivity, 1.0, event))
+
     def class_counts(self, query: Query, n_classes: int, epsilon: float) -> NDArray[np.int64]:
         """Noisy number (n_classes,) of records of each class, which may be negative; `query` gives the exact one.
 
@@ -269,7 +285,12 @@ class Ledger:
         return self._release(query, draw, Terms("class_counts", "l1", change, 1.0, event))
 
     def sampled(
-        self, query: Query, rate: float | None, sensitivity: float, noise_multiplier: float, units: ArrayLike = 1.0
+        self,
+        query: Callable[[Any, Any], Any],
+        rate: float | None,
+        sensitivity: float,
+        noise_multiplier: float,
+        units: ArrayLike = 1.0,
     ) -> NDArray[np.float64]:
         """`gaussian` of a query that draws a Poisson sample of the records first: add/remove only.
 
@@ -381,8 +402,8 @@ class Ledger:
         `SELECTION_COSTS`.
         """
         check_choice("law", law, tuple(SELECTION_COSTS))
-        event = ApproximateDpEvent(_positive(epsilon), 0.0) if rho is None else ZCDpEvent(_positive(rho))
-        spent = epsilon if rho is None else math.sqrt(rho / SELECTION_COSTS[law])
+        spent = _positive(epsilon) if rho is None else math.sqrt(_positive(rho) / SELECTION_COSTS[law])
+        event = ApproximateDpEvent(spent, 0.0) if rho is None else ZCDpEvent(rho)
         change = Sensitivity(sensitivity, self.neighbouring, "linf")
         self.assume(EXACT_REALS, *(("scores monotone in the records",) if monotonic else ()))
 
@@ -603,11 +624,10 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
     return largest(affordable, 0.0, epsilon)
 
 
-def _positive(*factors: float) -> float:
+def _positive(*factors: float | None) -> float:
     """The product of numbers above 0, refused where one is not, or where no double holds it."""
-    for factor in factors:
-        check_real("noise", factor, low=0, inclusive="neither")
-    return check_real("noise", math.prod(factors), low=0, inclusive="neither")
+    product = math.prod(check_real("noise", factor, low=0, inclusive="neither") for factor in factors)
+    return check_real("noise", product, low=0, inclusive="neither")
 
 
 def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:

@@ -27,7 +27,7 @@ import hashlib
 import itertools
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
@@ -125,10 +125,11 @@ def noise_generator(random_state: int | None, *context: Any) -> np.random.Genera
     >>> one.normal() == same.normal(), one.normal() == other.normal()
     (True, False)
     """
-    if check_random_state(random_state) is None:
+    seed = check_random_state(random_state)
+    if seed is None:
         return secure_generator()
     parts = (_array_digest(item, exact=False) if _is_array(item) else _digest(item) for item in context)
-    key = _node("noise", itertools.chain([_digest(int(random_state))], parts))
+    key = _node("noise", itertools.chain([_digest(seed)], parts))
     return np.random.Generator(ChaCha(np.random.SeedSequence(int.from_bytes(key, "big"))))
 
 
@@ -162,6 +163,9 @@ class PrivateMixin(DeclaredParameters):
         From the definition of a class that has `BaseEstimator` further left, whose pickles would keep the seed.
     """
 
+    random_state: int | None
+    get_params: Callable[..., dict[str, Any]]  # scikit-learn's
+    _get_param_names: Callable[[], list[str]]
     _allowed: ClassVar[dict] = {"random_state": lambda name, value: check_random_state(value, name)}
 
     def __init_subclass__(cls, **options):
@@ -186,7 +190,7 @@ class PrivateMixin(DeclaredParameters):
             delattr(self, name)
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state: Any = super().__getstate__()
         if not _looks_fitted(state):
             return state  # a worker process needs the seed
         parameters = {name: _without_seed(state[name]) for name in self._get_param_names() if name in state}
