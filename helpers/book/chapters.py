@@ -77,7 +77,9 @@ class Chapter:
 
     @property
     def title(self) -> str:
-        return re.search(r"^# (.+)$", _source(self._stored["cells"][0]), re.MULTILINE)[1]
+        heading = re.search(r"^# (.+)$", _source(self._stored["cells"][0]), re.MULTILINE)
+        assert heading, f"the first cell of {self.path} must have a heading"
+        return heading[1]
 
     @property
     def code(self) -> list[str]:
@@ -360,8 +362,8 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
     probe = nbformat.v4.new_code_cell("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
     notebook.cells.append(probe)
     metadata = copy.deepcopy(notebook.metadata)  # to which nbclient adds the version of Python
-    options = {"resources": {"metadata": {"path": str(folder)}}, "record_timing": False}
-    NotebookClient(notebook, timeout=1800, kernel_name="python3", **options).execute()
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=1800, kernel_name="python3", resources=resources, record_timing=False).execute()
     notebook.cells.pop()
     notebook.metadata = metadata
     return notebook, int(io.StringIO(probe.outputs[0].text).readline()) / 1024

@@ -138,8 +138,8 @@ class _AttentionGradient(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple, gradient: Tensor, *kept: Tensor) -> tuple[Tensor, int]:
         gradient = gradient.movedim(in_dims[0], 0)
-        kept = [values.movedim(dim, -2).flatten(-2) for values, dim in zip(kept, in_dims[1:], strict=True)]
-        return _AttentionGradient.apply(gradient.flatten(0, 1), *kept).unflatten(0, gradient.shape[:2]), 0
+        flat = [values.movedim(dim, -2).flatten(-2) for values, dim in zip(kept, in_dims[1:], strict=True)]
+        return _AttentionGradient.apply(gradient.flatten(0, 1), *flat).unflatten(0, gradient.shape[:2]), 0
 
 
 def _check_randomness(info: Any) -> None:

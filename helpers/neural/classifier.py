@@ -298,7 +298,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
                 check_bounds(self.bounds, X.shape[1])
             codes = label_codes(y, check_classes(self.classes))
             ledger = Ledger((X, codes), ADD_REMOVE, self._noise_generator(X, y))
-            vars(self).update(self._learn(X.shape[1], ledger, schedule, budget))
+            self.__dict__.update(self._learn(X.shape[1], ledger, schedule, budget))
         except BaseException:  # an interrupt too
             self._forget()
             raise
@@ -308,14 +308,13 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         """All attributes of the fitted object, from the ledger's answers."""
         classes = check_classes(self.classes)
         network = self._new_model(n_features, ledger.rng)
-        counts = None
+        counts, positive = None, np.full(len(classes), np.nan)  # not read where no counts are bought
         if budget.counts:
             counts = ledger.class_counts(
                 lambda records: np.bincount(records[1], minlength=len(classes)), len(classes), budget.counts
             )
-        # Raised to one record, which can be divided by.
-        positive = None if counts is None else np.maximum(counts, 1).astype(float)
-        log_prior = None if counts is None else np.log(positive / positive.sum())
+            positive = np.maximum(counts, 1).astype(float)  # raised to 1, which can be divided by
+        log_prior = np.log(positive / positive.sum())
         match self.class_weight:
             case None:
                 class_weight = None
@@ -430,7 +429,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         counts = self.counts_share * self.epsilon if counted else 0.0
         return Budget(counts, self.cut_off_share * self.epsilon if self.decision == "cut-off" else 0.0)
 
-    def _accounting(self) -> dict[str, str | float]:
+    def _accounting(self) -> dict[str, Any]:
         return {"accountant": "pld", "interval": 1e-3 * self.epsilon}
 
     # ------------------------------------------------------------------------------------------- parts of training

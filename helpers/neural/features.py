@@ -146,7 +146,7 @@ def _computed(
         return _layered(images, layers)
     code = sources.modules_digest(["helpers.neural.features"])
     key = hashlib.sha256(f"{code} {torch.__version__} {images.shape} {name}".encode())
-    key.update(np.ascontiguousarray(images))
+    key.update(np.ascontiguousarray(images).data)
     kept = paths.data_cache() / "features" / f"{key.hexdigest()[:32]}.npy"
     if not kept.is_file():
         save_whole(kept, _layered(images, layers))
@@ -219,7 +219,7 @@ def wavelets(size: int, scales: int) -> tuple[Tensor, ...]:
         is a contraction.
     """
     raw = [_morlets(size, scale) for scale in range(scales)]
-    total = sum((multipliers**2).sum(0) for multipliers in raw)
+    total = sum(((multipliers**2).sum(0) for multipliers in raw), torch.zeros(()))
     opposite = torch.roll(total.flip(0, 1), (1, 1), (0, 1))
     norm = ((total + opposite) / 2).max().sqrt()
     return tuple(_lowest(m / norm, size >> max(scale - 1, 0)).float() for scale, m in enumerate(raw))
@@ -283,7 +283,8 @@ def scattering(x: Tensor, pooling: _Pooling) -> Tensor:
     for scale in range(scales):
         waves = _modulus(spectrum, bank[scale], scale)
         first.append((waves.flatten(2) @ pooled[scale]).mean(1, keepdim=True))
-        inner = torch.fft.fft2(waves, norm="forward") if scale < scales - 1 else None
+        if scale < scales - 1:
+            inner = torch.fft.fft2(waves, norm="forward")
         for other in range(scale + 1, scales):
             both = _modulus(inner, bank[other], other).flatten(3) @ pooled[other]
             second.append(_by_angle_between(both))

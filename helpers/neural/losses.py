@@ -6,7 +6,7 @@ record move the gradients of the others. Priors and counts are public, or noisy 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,12 +141,12 @@ class LDAM:
         return functional.cross_entropy(self.scale * (logits - lowered), labels, reduction="none")
 
 
-def effective_number_weights(counts: Sequence[float], beta: float = 0.999) -> NDArray[np.float64]:
+def effective_number_weights(counts: Iterable[float], beta: float = 0.999) -> NDArray[np.float64]:
     """Class weights (K,) in proportion to (1 - beta) / (1 - beta^count), the largest of them 1.
 
     Parameters
     ----------
-    counts : sequence of float, (K,)
+    counts : iterable of float, (K,)
         Public (or private and paid for) class counts, > 0.
     beta : float
         In [0, 1]: 0 weighs all classes alike, 1 (the limit) by the inverse count.
@@ -161,14 +161,14 @@ def effective_number_weights(counts: Sequence[float], beta: float = 0.999) -> ND
     >>> effective_number_weights((1000.0, 10.0), beta=0.99).round(4).tolist()
     [0.0956, 1.0]
     """
-    counts = np.array(_positive_numbers("counts", counts))
+    numbers = np.array(_positive_numbers("counts", counts))
     beta = check_real("beta", beta, low=0, high=1)
     if 0 < beta < 1:
-        counts = -np.expm1(counts * math.log(beta))  # 1 - beta^count, with its digits where beta is near 1
+        numbers = -np.expm1(numbers * math.log(beta))  # 1 - beta^count, with its digits where beta is near 1
     elif beta == 0:
-        counts = np.ones_like(counts)
-    return counts.min() / counts
+        numbers = np.ones_like(numbers)
+    return numbers.min() / numbers
 
 
-def _positive_numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
+def _positive_numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
     return tuple(check_real(name, value, low=0, inclusive="neither") for value in values)

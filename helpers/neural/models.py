@@ -124,6 +124,9 @@ class FeatureTokens(nn.Module):
         Length of a vector.
     """
 
+    last: Tensor
+    first: Tensor
+
     def __init__(self, n_features: int, levels: Sequence[int], dim: int) -> None:
         super().__init__()
         self.n_features = n_features
@@ -298,6 +301,9 @@ def with_prior(model: nn.Module, log_prior: ArrayLike) -> WithPrior:
 class Pixels(nn.Module):
     """Bytes (B, side, side, 3) to standardised channels (B, 3, side, side), by public constants."""
 
+    mean: Tensor
+    sd: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("mean", 255 * torch.tensor(IMAGENET_MEAN), persistent=False)
@@ -331,7 +337,7 @@ class _PreActivation(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or inputs != outputs:
             self.shortcut = StandardizedConv2d(inputs, outputs, 1, stride, bias=False)
         self.residual = nn.Sequential(

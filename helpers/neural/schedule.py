@@ -93,8 +93,8 @@ class Schedule:
     def step(
         cls,
         lengths: Sequence[int],
-        noise_multipliers: Sequence[float],
-        clip_norms: Sequence[float],
+        noise_multipliers: ArrayLike,
+        clip_norms: ArrayLike,
         *,
         sample_rate: float,
     ) -> "Schedule":
@@ -266,8 +266,6 @@ class Schedule:
             return NotImplemented
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _NAMES)
 
-    __hash__ = None
-
     def scaled(self, factor: float) -> "Schedule":
         """The same schedule with every noise multiplier times `factor` > 0."""
         return replace(self, noise_multipliers=_positive("factor", factor) * self.noise_multipliers)
@@ -416,11 +414,11 @@ class Schedule:
         epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         check_choice("accountant", accountant, ACCOUNTANTS)
-        way = {"accountant": accountant, "interval": interval, "beside": tuple(beside)}
+        beside = tuple(beside)
 
         @functools.cache
         def spent(factor):
-            return self.scaled(factor).epsilon(delta, **way)
+            return self.scaled(factor).epsilon(delta, accountant=accountant, interval=interval, beside=beside)
 
         def enough(factor):
             return spent(factor) <= epsilon

@@ -251,7 +251,7 @@ class Descent:
         schedule: Schedule,
         *,
         loss: RecordLoss | None,
-        class_weight: Sequence[float] | None,
+        class_weight: ArrayLike | None,
         weighting: str,
         optimizer: OptimizerFactory,
         n_records: int,
@@ -281,7 +281,7 @@ class Descent:
 
     def context(self) -> tuple[Any, ...]:
         """What the noise of a seed depends on besides the records. Before the first step."""
-        known = {}
+        known: dict[int, tuple[int, Any]] = {}
         model, loss, augment = (_described(part, known) for part in (self.published, self.loss, self.augment))
         weights = None if self.class_weight is None else _numpy(self.class_weight)
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
@@ -470,6 +470,7 @@ def _holds_closure(value: Any, known: set[int]) -> bool:
     if isinstance(value, (*_PLAIN, Tensor, nn.Module, ModuleType)) or id(value) in known:
         return False
     known.add(id(value))
+    held: Iterable[Any]
     match value:
         case MethodType():
             held = [value.__func__, value.__self__]
@@ -534,7 +535,7 @@ def _versions(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
     return {name: (value, value._version) for name, value in tensors}
 
 
-def _check_weights(class_weight: Sequence[float], n_classes: int) -> Tensor:
+def _check_weights(class_weight: ArrayLike, n_classes: int) -> Tensor:
     weights = np.asarray(class_weight, dtype=float)
     if weights.shape != (n_classes,) or not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
         raise ValueError(

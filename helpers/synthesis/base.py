@@ -75,7 +75,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         decisive = "k" if hasattr(self, "k") else "n_bins" if self.domain is None else "domain"
         check_cells(self._workload(len(sizes)), sizes, decisive)
         records = (X, y) if self.domain is None else self.domain.encode(X, y)
-        vars(self).update(self._learn(Ledger(records, self.neighbouring, self._noise_generator(X, y)), X.shape[1]))
+        self.__dict__.update(self._learn(Ledger(records, self.neighbouring, self._noise_generator(X, y)), X.shape[1]))
         return self
 
     def _learn(self, ledger: Ledger, d: int) -> Fitted:

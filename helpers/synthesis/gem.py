@@ -9,6 +9,7 @@ from the events that were executed.
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from helpers.checks import check_integer, choice, integer, optional, real
 from helpers.privacy import REPLACE_ONE
@@ -187,7 +188,8 @@ class GEM(MixtureSynthesizer):
         fit, beta = MixtureFit(parameters, sizes, rng), self.ema_weights_beta
         first_rate = _RATES[self.parameterization] if self.lr is None else self.lr
         measurements: list[Measurement] = []
-        targets, mean_state, mean_error = [], None, None
+        mean_state: list[NDArray] = []
+        targets, mean_error = [], None
         for turn in range(self.T):
             mixture = fit.mixture()
             expected = [n_records * shares for shares in mixture.marginals(workload)]

@@ -6,7 +6,7 @@ it gives to the label, then everything else. Fitting is gradient descent on the 
 noisy already; privacy is left to `helpers.synthesis.curator`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,7 +41,7 @@ class ProductMixture:
         """Probability of every combination of codes of these attributes; one axis an attribute."""
         return next(self.marginals([attributes]))
 
-    def marginals(self, workload: Iterable[Attributes]) -> Iterable[NDArray[np.float64]]:
+    def marginals(self, workload: Iterable[Attributes]) -> Iterator[NDArray[np.float64]]:
         """The marginals of a workload, one after the other; those that start alike and follow each other are faster."""
         columns = [np.ascontiguousarray(table.T) for table in self.tables]
         shared, left = None, None

@@ -7,6 +7,7 @@ and its noise vectors come from the caller's generator, never from PyTorch's glo
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from torch.nn.utils import skip_init
 
 _WIDTH = 256  # the published code has twice the embedding's length, at several times the cost of a step
 _LAYERS = 2
-_ROUNDED = {torch.backends.cuda.matmul: "tf32", torch.backends.mkldnn.matmul: "bf16"}
+# PyTorch puts an object in the place of the module that mypy reads.
+_BFLOAT = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+_ROUNDED: dict[Any, str] = {torch.backends.cuda.matmul: "tf32", _BFLOAT: "bf16"}
 
 
 class _Residual(nn.Module):
@@ -38,9 +41,9 @@ class _Residual(nn.Module):
         first, *parts = torch.addmm(self.direct.bias[:, None], self.direct.weight, noise).split(self.sizes)
         hidden = torch.relu(self.norms[0](first[None])[0])
         for part, link, norm in zip(parts[:-1], self.links[:-1], self.norms[1:], strict=True):
-            layer = torch.addmm(part, link.weight, hidden)
+            layer = torch.addmm(part, link.get_parameter("weight"), hidden)
             hidden = torch.cat([torch.relu(norm(layer[None])[0]), hidden])
-        return torch.addmm(parts[-1], self.links[-1].weight, hidden)
+        return torch.addmm(parts[-1], self.links[-1].get_parameter("weight"), hidden)
 
     def draw_weights(self, rng: np.random.Generator) -> None:
         """PyTorch's own law for linear layers, uniform within 1/sqrt(inputs), from the caller's generator."""
@@ -73,7 +76,7 @@ class GeneratorNetwork:
         with torch.no_grad():
             self._network.draw_weights(rng)
         self._adam = torch.optim.Adam(self._network.parameters())
-        self._outputs: Tensor | None = None
+        self._outputs: Tensor  # of the latest `logits`
 
     def logits(self) -> NDArray[np.float32]:
         with _faster():
