@@ -9,7 +9,7 @@ import math
 from typing import Any, ClassVar
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import Check, check_choice, choice, real
+from helpers.checks import Check, check_boolean, check_choice, choice, real
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
@@ -155,7 +155,7 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
         "version": choice(*VERSIONS),
         "epsilon": real(low=0, high=_LARGEST_EPSILON, inclusive="high"),
         "delta": choice(0.0),
-        "raise_regularization": choice(True),
+        "raise_regularization": lambda name, value: check_choice(name, check_boolean(name, value), (True,)),
     }
 
     def __init__(

@@ -608,7 +608,9 @@ def test_a_locked_store_is_refused(tiny, runs, monkeypatch, capsys):
     with closing(connect(store, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         refused(
-            capsys, ["run", "tiny", "--jobs", "1"], "experiments.sqlite must be a store that no other program holds"
+            capsys,
+            ["run", "tiny", "--jobs", "1"],
+            "experiments.sqlite must be a sound store that no other program holds",
         )
     assert main(["run", "tiny", "--jobs", "1"]) == 0
 

@@ -358,7 +358,7 @@ def test_ranges_end_where_they_are_said_to():
     with pytest.raises(ValueError, match="estimator must be 1-DP with delta 0"):
         meta.PartitionedSearch(Sign(factor=1 + 1e-6), {"sign": [1]}).fit(*data())
     with pytest.raises(ValueError, match="with delta 0"):
-        meta.PartitionedSearch(erm.DPGradientDescentClassifier(n_steps=2), {"clip": ["row"]}).fit(*data())
+        meta.PartitionedSearch(erm.DPGradientDescentClassifier(n_steps=2), {"average": [0.5]}).fit(*data())
 
 
 @pytest.mark.parametrize(

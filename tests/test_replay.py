@@ -30,7 +30,8 @@ from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEven
 from scipy import stats
 
 from helpers.data.domain import Domain
-from helpers.erm import DPCoordinateDescentClassifier, OutputPerturbationClassifier
+from helpers.erm import OutputPerturbationClassifier
+from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.meta import search
 from helpers.neural import FTTransformer, Schedule
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, randomness
@@ -50,11 +51,13 @@ def variants(cls):
         choosing = {"domain": domain, "workload": "all"} | ({} if cls is MST else {"k": 2})
         labels = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=1)
         return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE}, choosing | {"domain": labels})
-    strong = {"loss": "huber", "regularization": 10.0}  # under this penalty every record pulls with all its force
     if issubclass(cls, OutputPerturbationClassifier):
+        strong = {"loss": "huber", "regularization": 10.0}  # under this penalty every record pulls with all its force
         return (*found, strong, strong | {"delta": 1e-3})
-    if issubclass(cls, DPCoordinateDescentClassifier):
-        return (*found, strong | {"regularization": 1e6})
+    if issubclass(cls, ScaledLinearClassifier):
+        # Much noise makes long steps; then a record more may be far on the wrong side, and pulls with all its force.
+        far = {"epsilon": 0.01, "step": 10.0, "regularization": 1e-6, "neighbouring": ADD_REMOVE, "n_records": 60}
+        return (*found, far, far | {"scale": None})
     return found
 
 
@@ -331,6 +334,7 @@ NEAR = 0.9 - 1e-9
 ALL_ELSEWHERE = {
     "KernelClassifier": "one learner is fitted to random features, which no record enters",
     "PrintedBaggingClassifier": "as PrivateBaggingClassifier, with another sum over the bags",
+    "PrivateLogisticRegression": "one learner is fitted, which is tested itself",
     "PrivateBaggingClassifier": "learners are fitted to bags, whose law test_meta_bagging_theory enumerates",
     "RepeatedSearch": "trials have ledgers of their own, and their number is random: test_meta_search",
 }

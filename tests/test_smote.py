@@ -288,7 +288,7 @@ def test_several_classes_need_more_than_the_largest_of_them():
 
 @pytest.mark.parametrize("n_new", [[10], [10, 10, 10]])
 def test_classes_must_match(n_new):
-    with pytest.raises(ValueError, match="n_records and n_new"):
+    with pytest.raises(ValueError, match="zip"):
         multiclass_changed_rows(d=2, k=2, n_records=[50, 40], n_new=n_new, neighbouring=REPLACE_ONE)
 
 

@@ -146,7 +146,7 @@ def discrete_laplace(value: NDArray[np.integer], rate: Fraction, rng: np.random.
     Source: Ghosh, Roughgarden and Sundararajan 2012; drawn by Canonne, Kamath and Steinke 2020, Algorithm 2.
 
     >>> discrete_laplace(np.array([10, 20]), Fraction(1, 2), np.random.default_rng(0)).tolist()
-    [6, 17]
+    [6, 20]
     """
     noisy = [number + _two_sided_geometric(rate, rng) for number in value.ravel().tolist()]
     return np.array([min(max(number, -_LARGEST_COUNT), _LARGEST_COUNT) for number in noisy]).reshape(value.shape)
