@@ -305,7 +305,8 @@ def test_parameter_sets(chapter):
 
 
 def test_a_default_run_stays_within_its_time(chapter):
-    assert chapter.record["seconds"] <= 60
+    """Forty seconds are meant, on an idle machine; one that stored the outputs may be a third as fast."""
+    assert chapter.record["seconds"] <= 120
 
 
 def test_figures_have_alternative_text(chapter):
