@@ -231,11 +231,12 @@ def _fault(module: str, operator: str, occurrence: int) -> str:
 def _witness(test: str, tests: tuple[str, ...]) -> str:
     """Digest of what has seen a fault: the test that failed and what surrounds it, or all the tests if none did."""
     file, _, name = test.partition("::")
-    if file not in tests:
-        texts = [f"{each}\n{(ROOT / each).read_text()}" for each in tests]
+    files = {each: (ROOT / each.partition("::")[0]).read_text() for each in tests}
+    if not any(each.partition("::")[0] == file for each in tests):
+        texts = [f"{each}\n{text}" for each, text in files.items()]
     else:
         texts = [_surroundings((ROOT / file).read_text(), name.partition("[")[0])]
-    texts += [(ROOT / shared).read_text() for shared in ("tests/erm_data.py", "tests/inventory.py")]
+    texts += [(ROOT / shared).read_text() for shared in ("tests/erm_data.py", "tests/inventory.py", "tests/releases.py")]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -266,7 +267,7 @@ def _preload() -> None:
     """What every child needs and no mutant changes, once, before the first fork."""
     for name in ("numpy", "scipy.stats", "scipy.optimize", "sklearn.utils.estimator_checks", "pandas", "hypothesis"):
         importlib.import_module(name)
-    for name in ("dp_accounting.pld", "dp_accounting.rdp", "imblearn", "matplotlib.pyplot", "pytest", "randomgen"):
+    for name in ("dp_accounting.pld", "dp_accounting.rdp", "imblearn", "matplotlib.pyplot", "pytest", "randomgen", "torch"):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # no child has to look through all of this again
