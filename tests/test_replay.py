@@ -57,7 +57,10 @@ def variants(cls):
     if issubclass(cls, ScaledLinearClassifier):
         # Much noise makes long steps; then a record more may be far on the wrong side, and pulls with all its force.
         far = {"epsilon": 0.01, "step": 10.0, "regularization": 1e-6, "neighbouring": ADD_REMOVE, "n_records": 60}
-        return (*found, far, far | {"scale": None})
+        # A prior that is mostly noise puts one class on the wrong side whatever its features are, so that a record and
+        # the one that replaces it may both pull with all their force, in opposite directions.
+        biased = {"prior": "offset", "counts_share": 0.5, "epsilon": 0.05, "step": 1e-3, "fit_intercept": False}
+        return (*found, far, far | {"scale": None}, biased)
     return found
 
 
