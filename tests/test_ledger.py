@@ -12,7 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    ComposedDpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent, ZCDpEvent
 from scipy import stats
 
@@ -84,17 +90,22 @@ def test_two_counts_of_a_public_total_need_one():
     assert "number of records public" in made.guarantee(500.0, 0.0, source="").assumes
 
 
-@pytest.mark.parametrize(
-    ("law", "budget"), [("exponential", "rho"), ("exponential", "epsilon"), ("permute_and_flip", "rho")]
-)
+@pytest.mark.parametrize("budget", ["rho", "epsilon"])
+@pytest.mark.parametrize("law", ["exponential", "permute_and_flip", "laplace"])
 def test_choices_are_as_likely_as_their_budget_says(law, budget):
-    made = ledger(np.array([0.0, 1.0]))
-    amount = 0.3
-    chosen = [made.choose(itself, 2.0, law=law, **{budget: amount}) for _ in range(4000)]
+    """The worse of two scores, by a gap at which a budget half or twice as large would show."""
+    gap, sensitivity, amount = 12.0, 2.0, 0.3
+    made = ledger(np.array([0.0, gap]))
+    chosen = [made.choose(itself, sensitivity, law=law, **{budget: amount}) for _ in range(4000)]
     epsilon = amount if budget == "epsilon" else math.sqrt(amount * (8 if law == "exponential" else 2))
-    x = math.exp(-epsilon / 4)  # of the worse one, over the better one, in the exponential mechanism
-    worse = x / (1 + x) if law == "exponential" else x / 2
-    assert np.mean(np.array(chosen) == 0) == pytest.approx(worse, abs=0.04)
+    z = epsilon * gap / (2 * sensitivity)
+    # Two Laplace variables of scale 1 differ by more than z with probability (1/2 + z/4) e^-z.
+    worse = {
+        "exponential": 1 / (1 + math.exp(z)),
+        "permute_and_flip": math.exp(-z) / 2,
+        "laplace": (0.5 + z / 4) * math.exp(-z),
+    }[law]
+    assert stats.binomtest(chosen.count(0), 4000, worse).pvalue > 1e-4
     assert list(made.bill) == [ZCDpEvent(0.3) if budget == "rho" else ApproximateDpEvent(0.3, 0.0)]
 
 
@@ -175,6 +186,44 @@ def test_a_filter_is_kept_or_nothing_is_guaranteed():
         spend(made)  # which no zero-concentrated bound covers
         with pytest.raises(RuntimeError):
             made.guarantee(10.0, 1e-5, source="", bound=ZCDpEvent(0.5))
+
+
+def test_what_is_released_twice_costs_twice():
+    made = ledger()
+    for _ in range(2):
+        made.gaussian(itself, 1.0, 5.0)
+        made.choose(itself, 1.0, rho=0.03)
+    assert made.rho() == pytest.approx(2 * 0.05)
+    twice = ledger()
+    for _ in range(2):
+        twice.minimum(lambda r, noise: noise, Law("ball", 1.0, 2), ApproximateDpEvent(0.4, 1e-6), 0.1, 0.1)
+    delta = 2e-6 * math.exp(0.05)
+    assert twice.epsilon(delta) == pytest.approx(2 * 0.5)
+    assert twice.epsilon(0.99 * delta) == math.inf
+    assert twice.epsilon(delta * (1 - 1e-6)) == math.inf
+
+
+@pytest.mark.parametrize("most", [0.0, 100.0])
+def test_samples_are_billed_beside_pure_releases(most):
+    """Where all samples may be whole data sets within the budget, that is what is told, and is more."""
+    made = ledger(relation=ADD_REMOVE)
+    made.laplace(itself, 1.0, 0.5)
+    made.k_norm(itself, 1.0, 0.25)
+    for _ in range(3):
+        made.sampled(lambda r, rng: r, 0.1, 1.0, 2.0)
+    sampled = ledger(relation=ADD_REMOVE)
+    for _ in range(3):
+        sampled.sampled(lambda r, rng: r, 0.1, 1.0, 2.0)
+    pure = ledger(relation=ADD_REMOVE)
+    pure.k_norm(itself, 1.0, 0.25)
+    spent = made.epsilon(1e-5, enough=most)
+    if most:
+        laplace = ComposedDpEvent((LaplaceDpEvent(2.0), SelfComposedDpEvent(GaussianDpEvent(2.0), 3)))
+        assert spent >= 0.25 + event_epsilon(laplace, 1e-5, ADD_REMOVE) - 1e-9
+    else:
+        apart = 0.5 + 0.25 + sampled.epsilon(1e-5)
+        assert 0.25 + sampled.epsilon(1e-5) < spent <= apart + 1e-6
+    assert pure.epsilon(0.0) == 0.25
 
 
 def test_a_pure_filter_bounds_the_sum():

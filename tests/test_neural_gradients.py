@@ -360,18 +360,19 @@ def test_the_model_is_left_as_it_was():
 # Views
 
 
+@pytest.mark.parametrize("clip", [0.2, 1e6])
 @pytest.mark.parametrize("name", ["places, few", "table", "images"])
-def test_views_are_averaged_before_clipping(name):
+def test_views_are_averaged_before_clipping(name, clip):
     make, shape = MODELS[name]
     model = moved(make()).double()
     X, y = batch(shape, integers=name == "table")
     others = torch.stack([X, X.flip(-1), X.roll(1, -1)], 1)
     by_record = {record.numpy().tobytes(): views for record, views in zip(X, others, strict=True)}
     views_of = lambda record: by_record[record.numpy().tobytes()]  # noqa: E731
-    total = flat(clipped_sum(model, CrossEntropy(), X, y, 0.2, augment=views_of))
+    total = flat(clipped_sum(model, CrossEntropy(), X, y, clip, augment=views_of))
     expected = torch.zeros_like(total)
     for views, label in zip(others, y, strict=True):
         mean = sum(one_at_a_time(model, CrossEntropy(), view[None], label[None], 1e9, torch.ones(3), "loss")
                    for view in views) / 3  # fmt: skip
-        expected += mean * min(1.0, 0.2 / mean.norm().item())
+        expected += mean * min(1.0, clip / mean.norm().item())
     torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-11)
