@@ -9,6 +9,7 @@ from dp_accounting import ComposedDpEvent, ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 from erm_data import simulated, weights_of
 from scipy.optimize import minimize
+from scipy.special import expit
 from scipy.stats import chi2, chisquare, kstest, laplace, norm
 from sklearn.base import clone
 
@@ -653,6 +654,7 @@ def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, 
     assert (len(epsilons), len(drawn), size) == (6, 6, 2)
     assert set(epsilons) == {model.selection_epsilon_}
     limit = 2 / math.sqrt(3)  # mass 2, radius 1 over three coordinates
+    assert [scale / limit for _, scale, _ in drawn] == pytest.approx([model.noise_multiplier_] * 6)
     if delta == 0:
         assert {law, *(one for one, _, _ in drawn)} == {"laplace"}
         total = 2 / spread + sum(epsilons) + sum(limit / scale for _, scale, _ in drawn)
@@ -716,6 +718,44 @@ def test_choices_follow_their_law(selection):
         draws = np.random.default_rng(1).exponential(scale=2.0, size=(10**6, 3))
         expected = np.bincount(np.argmax(scores + draws, axis=1), minlength=3) / 10**6
     assert chisquare(np.bincount(choices, minlength=3), 4000 * expected).pvalue > UNLIKELY
+
+
+@QUIET
+@pytest.mark.parametrize("penalty", ["l2", None])
+def test_without_noise_a_greedy_step_moves_the_coordinate_that_would_move_furthest(penalty):
+    """The documented rule, step by step, along coordinates of different limits."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (80, 3)) * [1.0, 0.9, 0.8]
+    y = (X @ [2.0, -2.0, 2.0] + 0.3 * rng.logistic(size=80) > 0).astype(int)
+    options = {"penalty": penalty, "regularization": 0.05, "fit_intercept": False, "radius": 2.0, "step": 1.0}
+    paths = [
+        DPGreedyCoordinateClassifier(**NO_NOISE, n_steps=n_steps, **options).fit(X, y).coef_[0]
+        for n_steps in range(1, 13)
+    ]
+    beta, signs = np.zeros(3), 2 * y - 1
+    rate = 1 / (2.0**2 / 4)  # one over the smoothness of the logistic loss on rows of length 2
+    for step, found in enumerate(paths):
+        slopes = -(signs * expit(-signs * (X @ beta))) @ X / 80
+        moved = beta - rate * slopes
+        if penalty:
+            moved /= 1 + 0.05 * rate
+        j = np.argmax(np.abs(moved - beta))
+        beta = np.where(np.arange(3) == j, moved, beta)
+        assert found == pytest.approx(beta, rel=1e-4, abs=1e-6), step
+    assert np.count_nonzero(beta) == 3
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_greedy_scales_are_two_standard_deviations_of_their_noise_at_least(delta):
+    fits = [
+        DPGreedyCoordinateClassifier(0.5, delta, 1, scale="private", bounds=CUBE, random_state=seed).fit(
+            np.zeros((1000, 2)), np.arange(1000) % 2
+        )
+        for seed in range(8)
+    ]
+    spread = math.sqrt(2) * 2 / (0.1 * 0.5) if delta == 0 else math.sqrt(2 / (2 * 0.1 * fits[0].rho_))
+    moments = np.ravel([fit.moments_ for fit in fits])
+    assert moments.min() == pytest.approx(2 * spread / 1000)
 
 
 def test_greedy_steps_find_the_features_that_matter():
