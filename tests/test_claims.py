@@ -100,7 +100,8 @@ def test_a_kind_has_to_be_given():
         (0.999999, 1.0, 0.0, "reaches the bound 1, never above"),
         (0.9, 1.0, 0.0, "at most 0.9, bound 1 (10 % unused)"),
         (0.3, 1.0, 0.0, "at most 0.3, far from the bound 1 (70 % unused)"),
-        (1 + 1e-10, 1.0, 1e-9, "reaches the bound 1 up to rounding (1e-10 above)"),
+        (1 + 1e-10, 1.0, 1e-9, "reaches the bound 1 up to rounding (at most 1e-09)"),
+        (-1e-17, 0.0, 1e-12, "reaches the bound 0 up to rounding (at most 1e-12)"),
         # The case nearest to its own bound is shown, not the one with the smallest difference.
         ([0.1, 95.0], [1.0, 100.0], 0.0, "at most 95, bound 100 (5 % unused)"),
         # Beside a bound of 0 there are no shares.

@@ -730,7 +730,7 @@ def test_without_noise_a_greedy_step_moves_the_coordinate_that_would_move_furthe
     options = {"penalty": penalty, "regularization": 0.05, "fit_intercept": False, "radius": 2.0, "step": 1.0}
     paths = [
         DPGreedyCoordinateClassifier(**NO_NOISE, n_steps=n_steps, **options).fit(X, y).coef_[0]
-        for n_steps in range(1, 13)
+        for n_steps in range(1, 31)
     ]
     beta, signs = np.zeros(3), 2 * y - 1
     rate = 1 / (2.0**2 / 4)  # one over the smoothness of the logistic loss on rows of length 2

@@ -249,15 +249,15 @@ def at_most(
     shown = np.unravel_index(nearest, excess.shape)
     value, limit = float(computed[shown]), float(bound[shown])
     slack = (limit - value) / abs(limit) if limit else None
-    return Evidence(holds, f"{what}: {_against_bound(value, limit, slack, holds)}", kind, n, slack)
+    return Evidence(holds, f"{what}: {_against_bound(value, limit, slack, holds, tolerance)}", kind, n, slack)
 
 
-def _against_bound(value: float, limit: float, slack: float | None, holds: bool) -> str:
+def _against_bound(value: float, limit: float, slack: float | None, holds: bool, tolerance: float) -> str:
     if not holds:
         by = f" (by {_percent(-slack)})" if slack is not None and np.isfinite(slack) else ""
         return f"{_show(value)} exceeds {_show(limit)}{by}"
-    if value > limit:
-        return f"reaches the bound {_show(limit)} up to rounding ({_show(value - limit)} above)"
+    if tolerance and abs(value - limit) <= tolerance:  # on which side is a matter of the machine
+        return f"reaches the bound {_show(limit)} up to rounding (at most {_show(tolerance)})"
     if value == limit or (slack is not None and slack < 5e-5):
         return f"reaches the bound {_show(limit)}, never above"
     if slack is None:

@@ -169,13 +169,17 @@ class RowPolytope:
         """Log volume of the body at the constant's value t >= 0, over that at 0; concave by Brunn and Minkowski."""
         return sum(_log_volume(len(block), t) - _log_volume(len(block), 0.0) for block in self.blocks)
 
+    @cached_property
+    def _knee(self) -> float:
+        """Where the volume has fallen to 1/e; 1 if it does not."""
+        return 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
+
     def _constant(self, rng) -> float:
         """The constant's value t at a uniform point: rejection from a flat piece and, beyond the knee, an exponential.
 
         A concave function that is 0 at 0 lies below the line through its value at the knee, from there on.
         """
-        # Where the volume has fallen to 1/e; 1 if it does not.
-        knee = 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
+        knee = self._knee
         slope = -self._log_share(knee) / knee
         tail = (math.exp(-slope * knee) - math.exp(-slope)) / slope if knee < 1 else 0.0
         while True:
