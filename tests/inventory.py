@@ -142,6 +142,7 @@ _COMPANIONS = {
 
 
 @cache
+@cache
 def variants(cls: type) -> tuple[dict, ...]:
     """Parameters that differ from the defaults in one switch or choice; those that the class refuses are left out.
 

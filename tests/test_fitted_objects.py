@@ -40,6 +40,24 @@ def fitted(cls, random_state=None, records=None, **parameters):
     return inventory.fit(model, *(records or inventory.data(cls)))
 
 
+@functools.cache
+def variants_fitted(cls, random_state) -> list:
+    """Each variant's parameters, its fitted object, and the seeds that its sources of noise were made from."""
+    found, make = [], PrivateMixin._noise_generator
+    with pytest.MonkeyPatch.context() as patch:
+        seeds = []
+        patch.setattr(
+            PrivateMixin,
+            "_noise_generator",
+            lambda self, *data: (seeds.append(self.random_state), make(self, *data))[1],
+        )
+        for parameters in inventory.variants(cls):
+            model = fitted(cls, random_state, **parameters)
+            found.append((parameters, model, seeds.copy()))
+            seeds.clear()
+    return found
+
+
 def output(model, X, y) -> np.ndarray:
     """All numbers that a fitted classifier shows, or what a sampler returns, in one vector."""
     if hasattr(model, "fit_resample"):
@@ -205,8 +223,7 @@ def test_the_attack_tells_neighbours_apart_by_a_kept_seed(monkeypatch):
 @pytest.mark.parametrize("random_state", [None, SEED])
 @each_private
 def test_no_source_of_noise_can_be_reached(cls, random_state):
-    for parameters in inventory.variants(cls):
-        model = fitted(cls, random_state, **parameters)
+    for parameters, model, _ in variants_fitted(cls, random_state):
         assert sources(model) == [], parameters
         assert sources(pickle.loads(pickle.dumps(model))) == [], parameters
 
@@ -241,22 +258,11 @@ def test_with_a_seed_the_same_question_has_the_same_answer_and_a_copy_has_not(cl
 
 
 @each_private
-def test_all_parts_draw_without_a_seed_or_each_with_its_own(cls, monkeypatch):
+def test_all_parts_draw_without_a_seed_or_each_with_its_own(cls):
     """Seen where noise is made: one seed for all bagged learners, or a constant one, would be a shared noise."""
-    seeds = []
-    make = PrivateMixin._noise_generator
-
-    def recorded(self, *data_):
-        seeds.append(self.random_state)
-        return make(self, *data_)
-
-    monkeypatch.setattr(PrivateMixin, "_noise_generator", recorded)
-    for parameters in inventory.variants(cls):
-        seeds.clear()
-        fitted(cls, None, **parameters)
+    for parameters, _, seeds in variants_fitted(cls, None):
         assert set(seeds) == {None}, parameters
-        seeds.clear()
-        fitted(cls, SEED, **parameters)
+    for parameters, _, seeds in variants_fitted(cls, SEED):
         given = [seed for seed in seeds if seed is not None]  # dry runs on made-up records have none
         assert SEED in given
         assert len(set(given)) == len(given), parameters
