@@ -25,7 +25,7 @@ _NEEDED = {
 }
 _REQUIRED = _NEEDED | {"n_new": lambda: 4}
 # and where the default is slower than a test wants.
-_QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5, "sweeps": 5, "epochs": 4}
+_QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5, "sweeps": 5, "epochs": 1}
 _QUICK |= {"n_samples": 40, "T": 2, "max_iters": 2, "n_components": 4}
 
 
