@@ -236,9 +236,8 @@ def _witness(test: str, tests: tuple[str, ...]) -> str:
         texts = [f"{each}\n{text}" for each, text in files.items()]
     else:
         texts = [_surroundings((ROOT / file).read_text(), name.partition("[")[0])]
-    texts += [
-        (ROOT / shared).read_text() for shared in ("tests/erm_data.py", "tests/inventory.py", "tests/releases.py")
-    ]
+    shared = ("erm_data", "inventory", "releases", "synthesis_data", "neural_torch")
+    texts += [(ROOT / f"tests/{name}.py").read_text() for name in shared if any(name in text for text in texts)]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -267,17 +266,9 @@ def _known(chosen: dict[str, list[str]]) -> dict[str, str]:
 
 def _preload() -> None:
     """What every child needs and no mutant changes, once, before the first fork."""
-    for name in ("numpy", "scipy.stats", "scipy.optimize", "sklearn.utils.estimator_checks", "pandas", "hypothesis"):
-        importlib.import_module(name)
-    for name in (
-        "dp_accounting.pld",
-        "dp_accounting.rdp",
-        "imblearn",
-        "matplotlib.pyplot",
-        "pytest",
-        "randomgen",
-        "torch",
-    ):
+    numerical = ("numpy", "scipy.stats", "scipy.optimize", "sklearn.utils.estimator_checks", "pandas", "torch")
+    others = ("dp_accounting.pld", "dp_accounting.rdp", "hypothesis", "imblearn", "matplotlib.pyplot", "pytest")
+    for name in (*numerical, *others, "randomgen"):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # no child has to look through all of this again
