@@ -19,14 +19,8 @@ def _refuse(name: str, value: Any, allowed: str) -> None:
     raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
-def _interval(low, high, inclusive: str) -> str:
-    left = "[" if inclusive in ("both", "low") and low is not None else "("
-    right = "]" if inclusive in ("both", "high") and high is not None else ")"
-    return f"{left}{'-inf' if low is None else low}, {'inf' if high is None else high}{right}"
-
-
 def check_real(
-    name: str, value: Any, *, low: float | None = None, high: float | None = None, inclusive: str = "both"
+    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, inclusive: str = "both"
 ) -> float:
     """A finite real number between `low` and `high`, as float.
 
@@ -43,21 +37,17 @@ def check_real(
     >>> check_real("epsilon", 1, low=0, inclusive="neither")
     1.0
     """
-    allowed = f"a finite number in {_interval(low, high, inclusive)}"
-    if isinstance(value, bool) or not isinstance(value, Real) or not _is_finite(value):
-        _refuse(name, value, allowed)
-    below = low is not None and (value < low or (value == low and inclusive in ("high", "neither")))
-    above = high is not None and (value > high or (value == high and inclusive in ("low", "neither")))
-    if below or above:
-        _refuse(name, value, allowed)
-    return float(value)
-
-
-def _is_finite(value: Real) -> bool:
     try:
-        return math.isfinite(value)
+        fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer or a fraction that no double holds
-        return False
+        fits = False
+    with_low, with_high = inclusive in ("both", "low"), inclusive in ("both", "high")
+    excluded = fits and ((value == low and not with_low) or (value == high and not with_high))
+    if not (fits and low <= value <= high) or excluded:
+        left = "[" if with_low and low > -math.inf else "("
+        right = "]" if with_high and high < math.inf else ")"
+        _refuse(name, value, f"a finite number in {left}{low}, {high}{right}")
+    return float(value)
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -71,10 +61,10 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     >>> check_integer("n_seeds", 10, low=1)
     10
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(name, value, f"an integer in {_interval(low, high, 'both')}")
-    if (low is not None and value < low) or (high is not None and value > high):
-        _refuse(name, value, f"an integer in {_interval(low, high, 'both')}")
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    if not fits or (low is not None and value < low) or (high is not None and value > high):
+        ends = ("(-inf" if low is None else f"[{low}"), ("inf)" if high is None else f"{high}]")
+        _refuse(name, value, f"an integer in {', '.join(ends)}")
     return int(value)
 
 
