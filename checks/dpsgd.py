@@ -19,8 +19,7 @@ from scipy.stats import binom
 
 from helpers.erm.calibration import class_weights
 from helpers.neural import Schedule, Trained, train
-from helpers.privacy import PrivacyLeakWarning
-from helpers.privacy.search import smallest
+from helpers.privacy import PrivacyLeakWarning, furthest
 
 _FALSE = "class weights public (false: they are computed from the labels)"
 _LARGEST_EPSILON = 25.0  # beyond it, rounding in the densities could show
@@ -96,7 +95,7 @@ class WeightLeak:
             less = np.maximum(without - factor * (with_record + floor), 0.0).sum()
             return max(more, less) <= delta
 
-        return smallest(enough, 0.0, _LARGEST_EPSILON, relative=1e-9)
+        return furthest(enough, _LARGEST_EPSILON, 0.0, relative=1e-9)
 
     def upper_epsilon(self, delta: float, *, interval: float = 1e-3) -> float:
         """Epsilon that *no* data sets with these counts exceed, for all models of the run, one minority record more.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from checks.noise_norm import noise_norm_bound
 from helpers.checks import check_choice
 from helpers.erm.losses import LOGISTIC
-from helpers.privacy.search import smallest
+from helpers.privacy import furthest
 
 MECHANISMS = ("output", "objective")
 
@@ -163,7 +163,7 @@ def sufficient_constant() -> int:
         each = constant * math.log(2)
         return estimation_error(0.25) / each + math.sqrt(2 * math.log(4) / each) + 8 / constant**2
 
-    return math.ceil(smallest(lambda c: shares(c) <= 0.5, 4, 10**6, relative=1e-9))
+    return math.ceil(furthest(lambda c: shares(c) <= 0.5, 10**6, 4, relative=1e-9))
 
 
 def sample_size(bound: Callable[[int], float], target: float) -> int:
@@ -182,4 +182,4 @@ def sample_size(bound: Callable[[int], float], target: float) -> int:
     high = 1
     while bound(high) > target:
         high *= 2
-    return int(smallest(lambda n: bound(int(n)) <= target, max(high // 2, 1), high, relative=1e-3))
+    return int(furthest(lambda n: bound(int(n)) <= target, high, max(high // 2, 1), relative=1e-3))

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from helpers.checks import check_choice
 from helpers.neural import Schedule
-from helpers.privacy.search import smallest
+from helpers.privacy import furthest
 
 ORDERS = np.concatenate([np.arange(1.01, 11, 0.01), np.arange(11, 512)])
 """Renyi orders over which the printed conversion is minimised; the paper names none."""
@@ -109,7 +109,7 @@ def factor_for_sum(sigmas: Sequence[float], epsilon: float, delta: float) -> flo
     >>> round(factor, 3), round(epsilon_of_sum([0.64 * factor, 0.8 * factor, factor], 1e-3), 6)
     (2.563, 3.0)
     """
-    one = smallest(lambda sigma: epsilon_of_sum([sigma], delta) <= epsilon, 1e-3, 1e6, relative=1e-10)
+    one = furthest(lambda sigma: epsilon_of_sum([sigma], delta) <= epsilon, 1e6, 1e-3, relative=1e-10)
     return one * math.sqrt(np.sum(np.asarray(sigmas, dtype=float) ** -2.0))
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checks.arrangements import kissing_upper
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, NeighboringRelation
-from helpers.privacy.search import largest
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, NeighboringRelation, furthest
 from helpers.resampling.smote import changed_rows
 
 _FALSE = "K(d) <= 2^(0.4042 d), which is false in every dimension where K(d) is known"
@@ -103,7 +102,7 @@ def printed_inner_epsilon(epsilon: float, *, delta: float, d: int, k: int, n_min
         v = k * inner - math.log(delta) / _printed_trials(d, n_minority, n_new)
         return printed_pair(inner, (v + math.sqrt(v**2 + 8 * v)) / 2, **sizes).epsilon
 
-    return largest(lambda inner: total(inner) <= epsilon, 0.0, epsilon)
+    return furthest(lambda inner: total(inner) <= epsilon, 0.0, epsilon)
 
 
 def multiclass_changed_rows(

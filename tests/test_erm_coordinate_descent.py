@@ -201,13 +201,13 @@ def test_noise_by_coordinate_is_the_best_split_and_less_than_the_printed_one(sou
 @pytest.mark.parametrize("prior", [None, "offset"])
 def test_the_guarantee_is_about_what_was_drawn(order, scale, prior, source, monkeypatch):
     counts = []
-    real = ledger.noisy_class_counts
+    real = ledger.discrete_laplace
 
-    def counted(exact, epsilon, neighbouring, rng):
-        counts.append(epsilon)
-        return real(exact, epsilon, neighbouring, np.random.default_rng(0))
+    def counted(exact, rate, rng):
+        counts.append(float(rate))  # of one class, which a record moves by 1
+        return real(exact, rate, np.random.default_rng(0))
 
-    monkeypatch.setattr(ledger, "noisy_class_counts", counted)
+    monkeypatch.setattr(ledger, "discrete_laplace", counted)
     X, y = simulated(60, 2)
     model = DPCoordinateDescentClassifier(
         epsilon=2.0, delta=1e-4, sweeps=5, order=order, scale=scale, prior=prior, bounds=CUBE

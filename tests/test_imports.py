@@ -21,7 +21,7 @@ def floors() -> dict[str, int]:
 
 
 def room(module: str) -> str:
-    """Where a module belongs in the table: `helpers.privacy.search` to privacy, `checks.smote` to checks/."""
+    """Where a module belongs in the table: `helpers.privacy.ledger` to privacy, `checks.smote` to checks/."""
     place, _, rest = module.partition(".")
     return rest.partition(".")[0] if place == "helpers" else "checks/" if place == "checks" else "book/_ext"
 

@@ -72,7 +72,6 @@ def test_vectors_have_noise_of_gamma_length():
 
 def test_integers_have_two_sided_geometric_noise():
     for made, change, ask in (
-        (ledger(np.zeros(N, int), ADD_REMOVE), 2, lambda made: made.integers(itself, 2, 0.5)),
         (ledger(np.zeros(N, int), REPLACE_ONE), 2, lambda made: made.class_counts(itself, N, 0.5)),
         (ledger(np.zeros(N, int), ADD_REMOVE), 1, lambda made: made.class_counts(itself, N, 0.5)),
     ):
@@ -245,7 +244,10 @@ def test_parts_cost_as_much_as_the_dearest():
     right.laplace(np.sum, 1.0, 0.3)
     made.laplace(np.sum, 1.0, 1.0)
     assert made.epsilon(0.0) == pytest.approx(1.6)
-    assert event_epsilon(made.event(), 1e-12, REPLACE_ONE) == pytest.approx(1.6, rel=1e-3)
+    whole = made.guarantee(1.6, 0.0, source="").event
+    assert event_epsilon(whole, 1e-12, REPLACE_ONE) == pytest.approx(1.6, rel=1e-3)
+    made = ledger(np.arange(10.0))
+    left, _ = made.parts([lambda r: r[:5], lambda r: r[5:]])
     left.gaussian(np.sum, 1.0, 1.0)  # of which nothing is known at delta 0
     assert made.epsilon(1e-5) == math.inf
 
@@ -310,7 +312,6 @@ def test_a_ledger_is_never_published():
         lambda made, bad: made.k_norm(itself, bad, 1.0),
         lambda made, bad: made.choose(itself, 1.0, rho=bad),
         lambda made, bad: made.choose(itself, bad, epsilon=1.0),
-        lambda made, bad: made.integers(lambda r: np.array([1]), 1, bad),
         lambda made, bad: made.class_counts(lambda r: np.array([1, 2]), 2, bad),
         lambda made, bad: made.sampled(lambda r, rng: r, None, 1.0, bad),
         lambda made, bad: made.sweeps(np.ones(2), np.ones(2, int), bad, 1),
@@ -335,12 +336,11 @@ def test_choices_have_one_of_three_laws():
 ROOMS = ("privacy", "resampling", "erm", "meta", "neural", "synthesis")
 SOURCES = {"rng", "generator", "random", "torch"}
 DRAWS = {"normal", "standard_normal", "randn", "laplace", "gumbel", "gamma", "exponential", "geometric"}
-NOISY = {"to_grid", "spherical_gamma", "discrete_laplace", "exponential_choice", "noisy_max", "noisy_class_counts"}
+NOISY = {"to_grid", "spherical_gamma", "discrete_laplace", "exponential_choice", "noisy_max"}
 # What draws numbers like noise, though none hides a record.
 EXCEPTIONS = {
-    "privacy/noise.py": "the samplers that the ledger calls",
     "privacy/ledger.py": "the ledger",
-    "erm/norms.py": "the sampler that `Law` calls",
+    "erm/norms.py": "the sampler that the ledger calls",
     "erm/kernels.py": "frequencies of random features, which no record enters",
     "meta/search.py": "a secret number of trials, which no record enters",
     "synthesis/mixture.py": "the first logits of a fit",

@@ -39,10 +39,10 @@ from helpers.privacy import (
     gaussian_mu,
     group_delta,
     laplace_delta,
-    laplace_epsilon,
     optimal_composition,
     optimal_delta,
 )
+from helpers.privacy.accounting import laplace_epsilon
 
 epsilons = st.floats(0.01, 3.0)
 deltas = st.floats(1e-9, 0.3)

@@ -31,7 +31,7 @@ from helpers.privacy import (
     spherical_gamma,
     to_grid,
 )
-from helpers.privacy.noise import _bernoulli_exp, _integer_below, discrete_laplace, exponential_choice
+from helpers.privacy.ledger import _bernoulli_exp, _integer_below, discrete_laplace, exponential_choice
 
 relations = pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
 

@@ -126,9 +126,10 @@ def test_the_bill_lists_what_was_done():
     worst(curator)
     assert curator.ledger.bill == {GaussianDpEvent(5.0): 2, ZCDpEvent(0.3): 1}
     assert curator.ledger.rho() == pytest.approx(0.34)
-    assert event_epsilon(curator.ledger.event(), 1e-5, REPLACE_ONE, method="rdp") == pytest.approx(
-        event_epsilon(ZCDpEvent(0.34), 1e-5, REPLACE_ONE, method="rdp")
-    )
+    whole = event_epsilon(ZCDpEvent(0.34), 1e-5, REPLACE_ONE, method="rdp")
+    assert curator.ledger.epsilon(1e-5) == pytest.approx(whole)
+    told = curator.ledger.guarantee(1.01 * whole, 1e-5, source="").event
+    assert event_epsilon(told, 1e-5, REPLACE_ONE, method="rdp") == pytest.approx(whole)
     pure = made([(0, 0)], pure=True)
     pure.measure((0,), 0.5)
     pure.choose(lambda counts: np.zeros(3), 1.0, 0.25)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from helpers.checks import Check, integer, optional, real
 from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import SCALE_SHARE, Frame, Margins, ScaledLinearClassifier, logistic_pull
-from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, gaussian_mu
-from helpers.privacy.search import smallest
+from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, furthest, gaussian_mu
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
 _LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling
@@ -163,4 +162,4 @@ def _sampled_multiplier(
     least, low = high / 1000, high / 2  # none at all would do where delta exceeds the chance to be seen
     while low > least and enough(low):
         low, high = low / 2, low
-    return smallest(enough, low, high, relative=1e-4)
+    return furthest(enough, high, low, relative=1e-4)

@@ -28,8 +28,8 @@ from helpers.privacy import (
     Ledger,
     child_state,
     compose,
+    furthest,
 )
-from helpers.privacy.search import largest
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "public-strata")
 COMPOSITIONS = ("basic", "advanced", "optimal")
@@ -233,7 +233,7 @@ def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
     high = min(_LARGEST_EPSILON, 4 * epsilon)
     while high < _LARGEST_EPSILON and fits(high):
         high = min(4 * high, _LARGEST_EPSILON)
-    found = largest(fits, 0.0, high, relative=1e-9)
+    found = furthest(fits, 0.0, high, relative=1e-9)
     return found if found >= _LEAST_EPSILON else 0.0
 
 

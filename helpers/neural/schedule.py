@@ -21,8 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy import ADD_REMOVE, EXACT_REALS, Guarantee, Ledger, event_epsilon, event_supported, gaussian_mu
-from helpers.privacy.search import smallest
+from helpers.privacy import (
+    ADD_REMOVE,
+    EXACT_REALS,
+    Guarantee,
+    Ledger,
+    event_epsilon,
+    event_supported,
+    furthest,
+    gaussian_mu,
+)
 
 ACCOUNTANTS = ("smaller", "pld", "rdp")
 _SOURCES = {
@@ -442,7 +450,7 @@ class Schedule:
         root = brentq(lambda factor: math.log(np.clip(spent(factor), 1e-300, 1e300) / epsilon), low, high, rtol=2e-5)
         if enough(above := min(root * (1 + _MARGIN), high)):
             low, high = root * (1 - _MARGIN), above
-        return self.scaled(smallest(enough, low, high, relative=1e-4))
+        return self.scaled(furthest(enough, high, low, relative=1e-4))
 
     def _rough_factor(self, mu: float) -> float:
         """About the factor at which the composition is as private as one Gaussian mechanism of distance `mu`.

@@ -47,7 +47,6 @@ from scipy.special import expit, log_expit, log_ndtr
 from scipy.stats import binom
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy.search import smallest
 
 LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -411,12 +410,42 @@ def optimal_composition(epsilon: float, count: int, delta: float, *, delta_each:
     def enough(total_epsilon):
         return optimal_delta(total_epsilon, epsilon, count, delta_each=delta_each) <= delta
 
-    return smallest(enough, 0.0, high, relative=1e-12), delta
+    return furthest(enough, high, 0.0, relative=1e-12), delta
 
 
 def _any_fails(delta: float, count: int) -> float:
     """Probability that at least one of `count` independent events of probability `delta` happens."""
     return 1.0 if delta == 1 else -math.expm1(count * math.log1p(-delta))
+
+
+def furthest(holds: Callable[[float], bool], start: float, end: float, *, relative: float = 1e-10) -> float:
+    """Furthest number from `start` towards `end` where a monotone condition holds, rounded to the safe side.
+
+    Parameters
+    ----------
+    holds : callable
+        True from `start` up to some number, false beyond. Not called at `start`.
+    start, end : float
+        At least 0; either may be the larger.
+    relative : float
+        Width of the final bracket over its upper end.
+
+    Returns
+    -------
+    float
+        Never too far: `holds` is true there.
+
+    >>> round(furthest(lambda x: x * x <= 2, 0.0, 2.0), 6), round(furthest(lambda x: x * x >= 2, 2.0, 0.0), 6)
+    (1.414214, 1.414214)
+    """
+    if holds(end):
+        return end
+    while abs(end - start) > relative * max(start, end):
+        middle = (start + end) / 2
+        if middle in (start, end):
+            break
+        start, end = (middle, end) if holds(middle) else (start, middle)
+    return start
 
 
 # Events and their accountants

@@ -2,7 +2,7 @@
 
 A `Guarantee` is validated when it is made and can only be combined with guarantees of the same relation, so
 that no epsilon travels without its relation and its assumptions. Group privacy, subsampling and composition
-return new guarantees that hold whenever the old ones do. Noise belongs to `helpers.privacy.noise`, the
+return new guarantees that hold whenever the old ones do. Noise belongs to `helpers.privacy.ledger`, the
 numbers to `helpers.privacy.accounting`.
 """
 

@@ -9,14 +9,28 @@ query moves by no more than its sensitivity is the caller's promise, which `test
 An estimator that hands its records to a ledger and computes with the answers alone can only be as private as they are:
 everything else is post-processing, and may look at public numbers, earlier answers and `Ledger.rng` as it likes.
 
+The laws of noise stand below the ledger, which alone draws from them for a release.
+
+**Integers are exact.** `discrete_laplace` draws by integer arithmetic alone: epsilon is the stated one, to the last
+digit.
+
+**Reals are not**, and a release says so by `EXACT_REALS` in `assumes`. A floating-point sampler reaches few of the
+numbers that its density covers, and which ones it can add up to depends on the private value: of 10^6 outputs of value
+1 plus `Generator.laplace()`, 80 % cannot be had from value 0 with any noise, so each of them tells the two apart for
+certain (Mironov 2012). So every real-valued release is rounded to a public grid of about 2^-20 of the noise's scale
+(`to_grid`), which costs nothing and leaves 0 of 10^6: a grid point can be missed only where the noise is beyond 20
+scales, two in 10^9 entries, and at 7 scales its odds are off by about a millionth.
+Choices among candidates have their probabilities to about 2^-52 each. Running times are not covered.
+
 Source: adaptive composition (Dwork and Roth 2014, Section 3.5); queries that are sent to the records instead of records
 that are handed out: PINQ (McSherry 2009).
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,23 +46,25 @@ from dp_accounting import (
 )
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
-from helpers.checks import check_choice, check_real
-from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, closed_form, event_epsilon
-from helpers.privacy.guarantees import Guarantee
-from helpers.privacy.noise import (
-    EXACT_REALS,
-    Sensitivity,
-    discrete_laplace,
-    exponential_choice,
-    noisy_class_counts,
-    noisy_max,
-    spherical_gamma,
-    to_grid,
+from helpers.checks import check_boolean, check_choice, check_real
+from helpers.privacy.accounting import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    event_epsilon,
+    furthest,
+    gaussian_epsilon,
 )
+from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
 from helpers.privacy.randomness import noise_assumptions
-from helpers.privacy.search import largest
 
+EXACT_REALS = "exact real arithmetic"
+NORMS = ("l1", "l2", "linf")
+"""From the largest norm of a vector to the smallest, so a bound on one also bounds those after it."""
+_GRID_BITS = 20
+_LARGEST_COUNT = 1 << 62
 # The shares of a budget may add up to more than the whole by this much of it; and noise that dp-accounting has solved
 # for, which it does to an absolute tolerance, may miss its epsilon by this many nats.
 _ROUNDING, _SMALLEST = 1e-9, 1e-11
@@ -61,6 +77,44 @@ and Rogers 2021, Lemma 3.2).
 """
 
 Query = Callable[[Any], Any]
+_positive = partial(check_real, low=0, inclusive="neither")
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Largest change of a query between neighbouring data sets.
+
+    Parameters
+    ----------
+    value : float
+        In the units of the query, above 0.
+    neighbouring : NeighboringRelation
+        `ADD_REMOVE` or `REPLACE_ONE`.
+    norm : {"l1", "l2", "linf"}
+        Norm of the change; the three coincide for a single number. A vector of scores to choose from has an
+        "linf" one.
+
+    Raises
+    ------
+    ValueError
+        A field is out of range.
+
+    Notes
+    -----
+    Source: Dwork, McSherry, Nissim and Smith 2006, Definition 2.
+
+    >>> Sensitivity(1, ADD_REMOVE, "l1").value
+    1.0
+    """
+
+    value: float
+    neighbouring: NeighboringRelation
+    norm: str
+
+    def __post_init__(self):
+        object.__setattr__(self, "value", check_real("value", self.value, low=0, inclusive="high"))
+        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        check_choice("norm", self.norm, NORMS)
 
 
 class Terms(NamedTuple):
@@ -106,14 +160,6 @@ class Law(NamedTuple):
     size: int
     body: Any = None
 
-    def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """One noise vector (size,)."""
-        if self.shape == "gaussian":
-            return rng.normal(0.0, self.parameter, self.size)
-        if self.shape == "ball":
-            return spherical_gamma(self.size, self.parameter, rng)
-        return self.body.draw(self.parameter, rng, self.size // len(self.body.widths)).ravel()
-
 
 class Ledger:
     """Private records, the source of noise and the bill.
@@ -152,6 +198,8 @@ class Ledger:
     (3, 1e-05)-DP, replace-one
     """
 
+    _transform: Callable[[], Any]
+
     def __init__(self, records: Any, neighbouring: NeighboringRelation, rng: np.random.Generator):
         self.neighbouring = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
         self.rng = rng
@@ -160,8 +208,7 @@ class Ledger:
         self._parts: list[list[Ledger]] = []
         self._assumes: dict[str, None] = {}
         self._closed: list[Guarantee] = []  # shared by views, like the bill
-        self._source: Any = None
-        self._transform: Callable[[], Any] | None = lambda: records
+        self._held = records
 
     def view(self, transform: Query) -> "Ledger":
         """A ledger of `transform(records)` with the same noise and the same bill.
@@ -171,15 +218,14 @@ class Ledger:
         """
         seen = object.__new__(type(self))
         vars(seen).update(vars(self))
-        seen._source, seen._transform = None, lambda: transform(self._held)
+        vars(seen).pop("_held", None)
+        seen._transform = lambda: transform(self._held)
         return seen
 
-    @property
+    @cached_property
     def _held(self) -> Any:
-        """The records. Nothing but `_release` and views may look at them."""
-        if self._transform is not None:
-            self._source, self._transform = self._transform(), None
-        return self._source
+        """The records; a view's when they are first needed. Nothing but `_release` and views may look at them."""
+        return self._transform()
 
     def n_records(self) -> int:
         """Number of records, which is public under replace-one: the length of the first of several arrays.
@@ -228,7 +274,7 @@ class Ledger:
         -----
         Bills `GaussianDpEvent(noise_multiplier)`. Source: Dong, Roth and Su 2022, Theorem 2.7.
         """
-        scale = _positive(sensitivity, noise_multiplier)
+        scale = _positive("sensitivity", sensitivity) * _positive("noise_multiplier", noise_multiplier)
         self.assume(EXACT_REALS)
         terms = Terms("gaussian", "l2", sensitivity, units, GaussianDpEvent(noise_multiplier))
         return self._release(query, lambda value: _each(value, units, scale, self.rng.normal), terms)
@@ -238,7 +284,7 @@ class Ledger:
 
         Bills `LaplaceDpEvent(1 / epsilon)`. Source: Dwork, McSherry, Nissim and Smith 2006, Proposition 1.
         """
-        scale = _positive(sensitivity, 1 / _positive(epsilon))
+        scale = _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon))
         self.assume(EXACT_REALS)
         terms = Terms("laplace", "l1", sensitivity, 1.0, LaplaceDpEvent(1 / epsilon))
         return self._release(query, lambda value: _each(value, 1.0, scale, self.rng.laplace), terms)
@@ -248,7 +294,7 @@ class Ledger:
 
         Bills `ApproximateDpEvent(epsilon, 0)`. Source: Hardt and Talwar 2010, Section 4.
         """
-        scale = _positive(sensitivity, 1 / _positive(epsilon))
+        scale = _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon))
         self.assume(EXACT_REALS)
 
         def draw(value):
@@ -256,31 +302,27 @@ class Ledger:
 
         return self._release(query, draw, Terms("k_norm", "l2", sensitivity, 1.0, ApproximateDpEvent(epsilon, 0.0)))
 
-    def integers(self, query: Query, sensitivity: int, epsilon: float) -> NDArray[np.int64]:
-        """`query(records)`, an array of integers, with discrete Laplace noise; epsilon is exact to the last digit.
-
-        `sensitivity`, a whole number, is in l1. Source: `helpers.privacy.noise.discrete_laplace`.
-        """
-        event = DiscreteLaplaceDpEvent(_positive(epsilon) / sensitivity, sensitivity)
-        rate = Fraction(epsilon) / sensitivity
-
-        def draw(value):
-            return discrete_laplace(value, rate, self.rng)
-
-        return self._release(query, draw, Terms("integers", "l1", sensitivity, 1.0, event))
-
     def class_counts(self, query: Query, n_classes: int, epsilon: float) -> NDArray[np.int64]:
         """Noisy number (n_classes,) of records of each class, which may be negative; `query` gives the exact one.
 
-        Epsilon is exact to the last digit. Source and sensitivities: `helpers.privacy.noise.noisy_class_counts`.
+        Epsilon is exact to the last digit. The counts are disjoint, so as a vector they move by 1 in l1 when a record
+        is added or removed, and by 2 when one is replaced. With two classes and replace-one, where the number of
+        records is public, one count is enough: the second class's moves by 1 and the first class is the rest, so both
+        have half the noise.
+
+        Source: Dwork, McSherry, Nissim and Smith 2006 (histograms).
         """
         one_is_enough = n_classes == 2 and self.neighbouring is REPLACE_ONE
         change = 1 if one_is_enough or self.neighbouring is ADD_REMOVE else 2
-        event = DiscreteLaplaceDpEvent(_positive(epsilon) / change, change)
+        event = DiscreteLaplaceDpEvent(_positive("epsilon", epsilon) / change, change)
         self.assume("class list", *(("number of records public",) if one_is_enough else ()))
 
         def draw(counts):
-            return noisy_class_counts(counts, epsilon, self.neighbouring, self.rng)
+            rate = Fraction(epsilon) / change
+            if one_is_enough:
+                second = discrete_laplace(counts[1], rate, self.rng)
+                return np.array([counts.sum() - second, second])
+            return discrete_laplace(counts, rate, self.rng)
 
         return self._release(query, draw, Terms("class_counts", "l1", change, 1.0, event))
 
@@ -308,7 +350,8 @@ class Ledger:
         -----
         Bills `PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier))`. Source: Abadi et al. 2016.
         """
-        scale, event = _positive(sensitivity, noise_multiplier), GaussianDpEvent(noise_multiplier)
+        scale = _positive("sensitivity", sensitivity) * _positive("noise_multiplier", noise_multiplier)
+        event = GaussianDpEvent(noise_multiplier)
         if rate is not None:
             check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
             event = PoissonSampledDpEvent(check_real("rate", rate, low=0, high=1, inclusive="neither"), event)
@@ -351,7 +394,7 @@ class Ledger:
         there are bounds v_j, fixed before the first sum, on what one record moves the sum along coordinate j, such that
         sum_j visits_j (v_j / lengths_j)^2 <= count.
         """
-        _positive(noise_multiplier)
+        _positive("noise_multiplier", noise_multiplier)
         left, scales = np.array(visits), np.asarray(lengths) * noise_multiplier
         self.assume(EXACT_REALS)
         event = GaussianDpEvent(noise_multiplier)
@@ -402,7 +445,9 @@ class Ledger:
         `SELECTION_COSTS`.
         """
         check_choice("law", law, tuple(SELECTION_COSTS))
-        spent = _positive(epsilon) if rho is None else math.sqrt(_positive(rho) / SELECTION_COSTS[law])
+        spent = (
+            _positive("epsilon", epsilon) if rho is None else math.sqrt(_positive("rho", rho) / SELECTION_COSTS[law])
+        )
         event = ApproximateDpEvent(spent, 0.0) if rho is None else ZCDpEvent(rho)
         change = Sensitivity(sensitivity, self.neighbouring, "linf")
         self.assume(EXACT_REALS, *(("scores monotone in the records",) if monotonic else ()))
@@ -446,10 +491,15 @@ class Ledger:
         which makes the result (e + solver_epsilon, delta e^{solver_epsilon / 2})-DP where the exact minimiser is
         (e, delta)-DP; that is what is billed. `helpers.erm.perturbation` has the proof.
         """
-        rate = _positive(solver_epsilon) / (2 * _positive(distance))
+        rate = _positive("solver_epsilon", solver_epsilon) / (2 * _positive("distance", distance))
         event = ApproximateDpEvent(exact.epsilon + solver_epsilon, exact.delta * math.exp(solver_epsilon / 2))
         self.assume(EXACT_REALS)
-        noise = law.draw(self.rng)
+        if law.shape == "gaussian":
+            noise = self.rng.normal(0.0, law.parameter, law.size)
+        elif law.shape == "ball":
+            noise = spherical_gamma(law.size, law.parameter, self.rng)
+        else:
+            noise = law.body.draw(law.parameter, self.rng, law.size // len(law.body.widths)).ravel()
 
         def draw(value):
             return to_grid(value + spherical_gamma(value.size, rate, self.rng).reshape(value.shape), 1 / rate)
@@ -515,15 +565,6 @@ class Ledger:
 
     # The bill
 
-    def event(self) -> DpEvent:
-        """Everything that was executed as one event; equal ones are counted.
-
-        Disjoint parts are the worst mechanism with their epsilon at delta 0.
-        """
-        events = [event if n == 1 else SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
-        events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
-        return events[0] if len(events) == 1 else ComposedDpEvent(tuple(events))
-
     def rho(self) -> float:
         """What was executed costs so much in zero-concentrated privacy; infinite if there is an event that has no such
         cost.
@@ -546,21 +587,36 @@ class Ledger:
         `interval` apart. Where samples cost no more than `enough` in all even if they were all records, no distribution
         is computed, which would be large where epsilon is.
         """
-        claims = {event: self._claims.get(event) or _basic(event) for event in self.bill}
-        basic = [(self.bill[event], claim) for event, claim in claims.items() if claim is not None]
-        spent = math.fsum(n * epsilon for n, (epsilon, _) in basic)
-        left = delta - math.fsum(n * delta for n, (_, delta) in basic)
+        basic: dict[DpEvent, tuple[float, float]] = {}
+        ratios = []  # how far a record moves each Gaussian release, in standard deviations, were samples all records
+        for event, n in self.bill.items():
+            match event:
+                case _ if event in self._claims:
+                    basic[event] = self._claims[event]
+                case ApproximateDpEvent():
+                    basic[event] = event.epsilon, event.delta
+                case LaplaceDpEvent():
+                    basic[event] = 1 / event.noise_multiplier, 0.0
+                case DiscreteLaplaceDpEvent():
+                    basic[event] = event.noise_parameter * event.sensitivity, 0.0
+                case GaussianDpEvent(noise_multiplier=noise):
+                    ratios.append(math.sqrt(n) / noise)
+                case PoissonSampledDpEvent(event=GaussianDpEvent(noise_multiplier=noise)):
+                    ratios.append(math.sqrt(n) / noise)
+        spent = math.fsum(self.bill[event] * epsilon for event, (epsilon, _) in basic.items())
+        left = delta - math.fsum(self.bill[event] * delta for event, (_, delta) in basic.items())
         # Other parts of the records: no delta is spent there.
         spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
-        others = tuple(SelfComposedDpEvent(event, n) for event, n in self.bill.items() if claims[event] is None)
-        if others:
-            method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
-            whole = closed_form(ComposedDpEvent(tuple(map(_unsampled, others)))) if left > 0 else None
-            if whole and (most := spent + max(whole.epsilon(left, whole.parameter) - _SMALLEST, 0.0)) <= enough:
+        others = tuple(SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic)
+        if not others:
+            return spent if left >= -_ROUNDING * delta else math.inf
+        if left > 0 and len(ratios) == len(others):  # Gaussian noise and nothing else
+            most = spent + max(gaussian_epsilon(left, math.hypot(*ratios)) - _SMALLEST, 0.0)
+            if most <= enough or all(isinstance(one.event, GaussianDpEvent) for one in others):
                 return most
-            accounted = _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
-            return spent + max(accounted - _SMALLEST, 0.0)
-        return spent if left >= -_ROUNDING * delta else math.inf
+        method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
+        accounted = _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
+        return spent + max(accounted - _SMALLEST, 0.0)
 
     def guarantee(
         self,
@@ -602,7 +658,10 @@ class Ledger:
                 "nothing of them may be published"
             )
         told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
-        event = self.event() if bound is None else bound
+        # Equal events are counted; disjoint parts are the worst mechanism with their epsilon at delta 0.
+        events = [event if n == 1 else SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
+        events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
+        event = bound or (events[0] if len(events) == 1 else ComposedDpEvent(tuple(events)))
         guarantee = Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
         self._closed.append(guarantee)
         return guarantee
@@ -621,13 +680,7 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
     def affordable(rho):
         return rho == 0 or event_epsilon(ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
 
-    return largest(affordable, 0.0, epsilon)
-
-
-def _positive(*factors: float | None) -> float:
-    """The product of numbers above 0, refused where one is not, or where no double holds it."""
-    product = math.prod(check_real("noise", factor, low=0, inclusive="neither") for factor in factors)
-    return check_real("noise", product, low=0, inclusive="neither")
+    return furthest(affordable, 0.0, epsilon)
 
 
 def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
@@ -644,18 +697,6 @@ def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
     return to_grid(noisy, float(scale))
 
 
-def _basic(event: DpEvent) -> tuple[float, float] | None:
-    """(epsilon, delta) of what composes by addition; None for what an accountant composes better."""
-    match event:
-        case ApproximateDpEvent():
-            return event.epsilon, event.delta
-        case LaplaceDpEvent():
-            return 1 / event.noise_multiplier, 0.0
-        case DiscreteLaplaceDpEvent():
-            return event.noise_parameter * event.sensitivity, 0.0
-    return None
-
-
 def _with_tuples(event: DpEvent) -> DpEvent:
     """The event with tuples in place of lists, so that it has a hash."""
     match event:
@@ -666,19 +707,199 @@ def _with_tuples(event: DpEvent) -> DpEvent:
     return event
 
 
-def _unsampled(event: DpEvent) -> DpEvent:
-    """The event if every sample were all records."""
-    match event:
-        case PoissonSampledDpEvent(event=inner):
-            return inner
-        case SelfComposedDpEvent(event=inner, count=count):
-            return SelfComposedDpEvent(_unsampled(inner), count)
-    return event
-
-
 @lru_cache(maxsize=256)
 def _accounted(
     events: tuple[DpEvent, ...], delta: float, neighbouring: NeighboringRelation, method: str, interval: float
 ) -> float:
     """Epsilon of the events together; fits with equal parameters have equal bills, which take seconds to account."""
     return event_epsilon(ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
+
+
+# The laws of noise
+
+
+def to_grid(value: ArrayLike, scale: float) -> NDArray[np.float64]:
+    """`value` rounded to multiples of a power of two between 2^-21 and 2^-20 of `scale`.
+
+    After noise of that scale it hides which floating-point numbers the noise can reach, and being post-processing it
+    takes nothing from the guarantee. Numbers too large for such a multiple to change stay as they are.
+
+    Parameters
+    ----------
+    value : float or array
+        Noisy already.
+    scale : float
+        Public, above 0: that of the noise.
+
+    Raises
+    ------
+    ValueError
+        `scale` is out of range.
+
+    Notes
+    -----
+    Source: Mironov 2012, whose snapping mechanism also replaces the sampler.
+
+    >>> float(to_grid(math.pi, 2.0**10))
+    3.1416015625
+    """
+    exponent = math.frexp(check_real("scale", scale, low=0, inclusive="neither"))[1] - 1 - _GRID_BITS
+    value = np.asarray(value, dtype=float)
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.ldexp(value, -exponent))
+        return np.where(np.isfinite(steps), np.ldexp(steps, exponent), value)
+
+
+def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """One draw, of shape (dimension,), from the density proportional to exp(-rate ||b||_2).
+
+    The direction is uniform and the norm is Gamma distributed with shape `dimension` and scale 1 / rate.
+
+    Parameters
+    ----------
+    dimension : int
+        At least 1.
+    rate : float
+        Inverse units of the noise, above 0.
+    rng : numpy.random.Generator
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Notes
+    -----
+    Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1.
+
+    >>> round(float(np.linalg.norm(spherical_gamma(3, 2.0, np.random.default_rng(0)))), 2)
+    1.42
+    """
+    _positive("rate", rate)
+    direction = rng.normal(size=dimension)
+    return direction / np.linalg.norm(direction) * rng.gamma(dimension, 1 / rate)
+
+
+def discrete_laplace(value: NDArray[np.integer], rate: Fraction, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Integers plus independent noise k with probability proportional to exp(-rate |k|), drawn from random bits.
+
+    Not up to rounding: the rate is a fraction, and all arithmetic is on integers. Results beyond 2^62 in size are cut
+    to that.
+
+    Source: Ghosh, Roughgarden and Sundararajan 2012; drawn by Canonne, Kamath and Steinke 2020, Algorithm 2.
+
+    >>> discrete_laplace(np.array([10, 20]), Fraction(1, 2), np.random.default_rng(0)).tolist()
+    [6, 20]
+    """
+    noisy = [number + _two_sided_geometric(rate, rng) for number in value.ravel().tolist()]
+    return np.array([min(max(number, -_LARGEST_COUNT), _LARGEST_COUNT) for number in noisy]).reshape(value.shape)
+
+
+def _two_sided_geometric(rate: Fraction, rng: np.random.Generator) -> int:
+    """An integer k with probability proportional to exp(-rate |k|), exactly."""
+    while True:
+        # X = part + whole * denominator has probability proportional to exp(-X / denominator).
+        part = _integer_below(rate.denominator, rng)
+        if not _bernoulli_exp(part, rate.denominator, rng):
+            continue
+        whole = 0
+        while _bernoulli_exp(1, 1, rng):
+            whole += 1
+        size = (part + whole * rate.denominator) // rate.numerator
+        negative = _integer_below(2, rng)
+        if size or not negative:  # zero must not come with two signs
+            return -size if negative else size
+
+
+def _bernoulli_exp(numerator: int, denominator: int, rng: np.random.Generator) -> bool:
+    """True with probability exp(-x), x = numerator / denominator in [0, 1].
+
+    The first k at which a coin of probability x/k fails is odd with probability 1 - x + x^2/2 - ... = exp(-x).
+    """
+    k = 1
+    while _integer_below(k * denominator, rng) < numerator:
+        k += 1
+    return k % 2 == 1
+
+
+def _integer_below(limit: int, rng: np.random.Generator) -> int:
+    """Uniform on 0, ..., limit - 1, by rejection."""
+    bits = (limit - 1).bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes((bits + 7) // 8), "big") >> (-bits % 8)
+        if number < limit:
+            return number
+
+
+# Choices
+
+
+def exponential_probabilities(
+    scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, *, monotonic: bool = False
+) -> NDArray[np.float64]:
+    """Probability (n_candidates,) of each candidate in the exponential mechanism; private, as the scores are.
+
+    It is proportional to exp(epsilon score / (2 sensitivity)).
+
+    Parameters
+    ----------
+    scores : array of shape (n_candidates,)
+        Private; larger is better. The number of candidates is public.
+    sensitivity : Sensitivity
+        Largest change of any one score ("linf"; the larger l1 and l2 bounds will do).
+    epsilon : float
+        Above 0.
+    monotonic : bool
+        Promise that adding a record never lowers a score (or never raises one), as with counts. Then the
+        normalising constant moves in the same direction as the scores, the factor 2 is not needed and is
+        dropped. Add/remove only: a replaced record raises some scores and lowers others.
+
+    Raises
+    ------
+    ValueError
+        A public parameter is out of range, or `scores` is not a non-empty vector.
+
+    Source: McSherry and Talwar 2007, Theorem 6; for monotonic scores, the argument above.
+
+    >>> exponential_probabilities([0.0, 1.0], Sensitivity(1.0, ADD_REMOVE, "linf"), 2.0).round(4).tolist()
+    [0.2689, 0.7311]
+    """
+    check_sensitivity(sensitivity)
+    check_real("epsilon", epsilon, low=0, inclusive="neither")
+    if check_boolean("monotonic", monotonic) and sensitivity.neighbouring is not ADD_REMOVE:
+        raise ValueError(
+            f"neighbouring must be add/remove-one for monotonic scores, got {RELATION_NAMES[sensitivity.neighbouring]}"
+        )
+    scale = (1 if monotonic else 2) * sensitivity.value
+    return softmax(epsilon / scale * as_scores(scores))
+
+
+def exponential_choice(
+    scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator, *, monotonic: bool = False
+) -> int:
+    """Position of a candidate, drawn with `exponential_probabilities`."""
+    probabilities = exponential_probabilities(scores, sensitivity, epsilon, monotonic=monotonic)
+    return int(rng.choice(probabilities.size, p=probabilities))
+
+
+def noisy_max(scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator) -> int:
+    """Position of the largest score after each got exponential noise of mean 2 sensitivity / epsilon.
+
+    Source: McKenna and Sheldon 2020, Theorem 1 (permute and flip); equality with noisy max: Ding et al. 2021.
+    """
+    scores = as_scores(scores)
+    return int(np.argmax(scores + rng.exponential(2 * sensitivity.value / epsilon, size=scores.shape)))
+
+
+def check_sensitivity(sensitivity: Sensitivity) -> None:
+    """Refuse what does not say its relation and norm."""
+    if not isinstance(sensitivity, Sensitivity):
+        raise ValueError(f"sensitivity must be a Sensitivity, got {sensitivity!r}")
+
+
+def as_scores(scores: ArrayLike) -> NDArray[np.float64]:
+    """A vector of scores; anything else is refused."""
+    scores = np.asarray(scores, dtype=float)
+    if scores.ndim != 1 or scores.size == 0:
+        raise ValueError(f"scores must be a non-empty vector, got shape {scores.shape}")
+    return scores

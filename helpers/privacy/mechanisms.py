@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from helpers.checks import check_choice, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_multiplier
 from helpers.privacy.guarantees import Guarantee
-from helpers.privacy.ledger import Ledger
-from helpers.privacy.noise import NORMS, Sensitivity, as_scores, check_sensitivity
+from helpers.privacy.ledger import NORMS, Ledger, Sensitivity, as_scores, check_sensitivity
 from helpers.privacy.randomness import secure_generator
 
 # Noisy counts are raised to one record before they become priors.

@@ -17,9 +17,8 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, closed_form
+from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, closed_form, furthest
 from helpers.privacy.guarantees import Guarantee
-from helpers.privacy.search import largest, smallest
 
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _LARGE_EPSILON = 40.0  # beyond, e^-epsilon is below the last digit of 1
@@ -294,7 +293,7 @@ class ChangedRows:
         high = min(epsilon, LARGEST_EPSILON)
         while high < LARGEST_EPSILON and within(high):
             high = min(2 * high, LARGEST_EPSILON)
-        return largest(within, 0.0, high)
+        return furthest(within, 0.0, high)
 
     @property
     def _cost(self) -> int:
@@ -340,7 +339,7 @@ class ChangedRows:
         high = min(max(filter(math.isfinite, enough), default=math.inf), known)
         if math.isinf(high) or self.mixture_delta(high, inner) > delta:
             return known
-        return smallest(lambda epsilon: self.mixture_delta(epsilon, inner) <= delta, 0.0, high)
+        return furthest(lambda epsilon: self.mixture_delta(epsilon, inner) <= delta, high, 0.0)
 
 
 def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
