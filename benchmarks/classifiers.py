@@ -41,7 +41,7 @@ from helpers.erm import (
 )
 from helpers.meta import PrivateLogisticRegression, ThresholdClassifier
 from helpers.neural import Schedule
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, class_priors, noise_generator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, class_counts, noise_generator
 from helpers.study import comparison
 
 ROOT = Path(__file__).parents[1]
@@ -163,9 +163,9 @@ def _fit(model, split) -> float:
 
 def _with_threshold(split, epsilon, relation, fit: Callable[[float], tuple[np.ndarray, float]]) -> Outcome:
     """A peer's probabilities for its part of epsilon, and the noisy share of the minority for the rest."""
-    share = class_priors(
-        split.y, [0, 1], THRESHOLD_SHARE * epsilon, relation, noise_generator(split.seed, split.dataset.name, split.y)
-    ).value[1]
+    noise = noise_generator(split.seed, split.dataset.name, split.y)
+    counts = np.maximum(class_counts(split.y, [0, 1], THRESHOLD_SHARE * epsilon, relation, noise).value, 1)
+    share = counts[1] / counts.sum()
     found, seconds = fit((1 - THRESHOLD_SHARE) * epsilon)
     return Outcome(found, float(share), found, seconds)
 

@@ -72,6 +72,7 @@ def test_vectors_have_noise_of_gamma_length():
 
 def test_integers_have_two_sided_geometric_noise():
     for made, change, ask in (
+        (ledger(np.zeros(N, int), ADD_REMOVE), 2, lambda made: made.integers(itself, 2, 0.5)),
         (ledger(np.zeros(N, int), REPLACE_ONE), 2, lambda made: made.class_counts(itself, N, 0.5)),
         (ledger(np.zeros(N, int), ADD_REMOVE), 1, lambda made: made.class_counts(itself, N, 0.5)),
     ):
@@ -312,6 +313,7 @@ def test_a_ledger_is_never_published():
         lambda made, bad: made.k_norm(itself, bad, 1.0),
         lambda made, bad: made.choose(itself, 1.0, rho=bad),
         lambda made, bad: made.choose(itself, bad, epsilon=1.0),
+        lambda made, bad: made.integers(lambda r: np.array([1]), 1, bad),
         lambda made, bad: made.class_counts(lambda r: np.array([1, 2]), 2, bad),
         lambda made, bad: made.sampled(lambda r, rng: r, None, 1.0, bad),
         lambda made, bad: made.sweeps(np.ones(2), np.ones(2, int), bad, 1),

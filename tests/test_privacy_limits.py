@@ -14,7 +14,6 @@ from helpers.privacy import (
     Ledger,
     Sensitivity,
     class_counts,
-    class_priors,
     exponential_probabilities,
     gaussian,
     gaussian_multiplier,
@@ -92,8 +91,6 @@ def test_counts_have_the_noise_of_their_relation():
     sure = class_counts([0, 0, 1, 7], [0, 1], 600.0, REPLACE_ONE)
     assert sure.value.tolist() == [3, 1]  # a label outside the list counts as the first class
     assert class_counts([0, 0, 1, 7], [0, 1], 600.0, ADD_REMOVE).value.tolist() == [2, 1]
-    assert class_priors([], [0, 1, 2], 600.0, ADD_REMOVE).value == pytest.approx([1 / 3] * 3)
-    assert class_priors([0, 0, 0, 1], [0, 1, 2], 600.0, ADD_REMOVE).value == pytest.approx([0.6, 0.2, 0.2])
     assert class_counts([], [5], 600.0, ADD_REMOVE).value.tolist() == [0]
 
 

@@ -20,7 +20,6 @@ from helpers.privacy import (
     Release,
     Sensitivity,
     class_counts,
-    class_priors,
     compose,
     exponential_probabilities,
     gaussian,
@@ -105,7 +104,6 @@ def mechanisms(rng):
         "report_noisy_max": report_noisy_max(np.zeros(2**20), scores, 1.0, rng),
         "class_counts": class_counts([0, 1], range(30), 1.0, ADD_REMOVE, rng),
         "class_counts of two": class_counts([0, 1], [0, 1], 1e-6, REPLACE_ONE, rng),
-        "class_priors": class_priors([0, 1], range(30), 0.1, ADD_REMOVE, rng),
     }
 
 
@@ -413,8 +411,6 @@ def test_k_norm_frequencies_respect_epsilon(axis):
 
 def test_spherical_gamma_parameters_are_checked():
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"^dimension must be"):
-        spherical_gamma(0, 1.0, rng)
     with pytest.raises(ValueError, match=r"^rate must be"):
         spherical_gamma(2, 0.0, rng)
 
@@ -537,7 +533,7 @@ def test_noisy_max_draws_with_its_probabilities(relation):
         low, high = interval(draws == candidate)
         assert low <= probability <= high
     assert (released[0].guarantee.epsilon, released[0].guarantee.neighbouring) == (0.8, relation)
-    assert released[0].guarantee.is_pure
+    assert released[0].guarantee.delta == 0
 
 
 @pytest.mark.parametrize("mechanism", [exponential_choice, report_noisy_max])
@@ -609,45 +605,14 @@ def test_counts_follow_the_public_class_list():
     assert exact_counts([1, 1], [1]).tolist() == [2]
 
 
-@relations
-@pytest.mark.parametrize("y", [[], [0] * 30, [7, 7], [0, 1, 1]])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
-def test_priors_are_positive_and_sum_to_one_whatever_the_data(relation, y, epsilon):
-    rng = np.random.default_rng(10)
-    for _ in range(20):
-        priors, guarantee = class_priors(y, [0, 1, 2], epsilon, relation, rng)
-        assert priors.shape == (3,)
-        assert np.all(priors > 0)
-        assert priors.sum() == pytest.approx(1.0)
-    assert (guarantee.epsilon, guarantee.neighbouring) == (epsilon, relation)
-
-
-def test_priors_approach_the_proportions():
-    y = np.repeat([0, 1], [9_000, 1_000])
-    priors = class_priors(y, [0, 1], 5.0, ADD_REMOVE, np.random.default_rng(11)).value
-    assert priors == pytest.approx([0.9, 0.1], abs=1e-3)
-    empty = class_priors([], [0, 1, 2, 3], 1e6, ADD_REMOVE, np.random.default_rng(11)).value
-    assert empty == pytest.approx([0.25] * 4, abs=1e-3)
-
-
-def test_priors_are_post_processing_of_the_counts():
-    y, arguments = [0, 0, 1], ([0, 1], 1.0, REPLACE_ONE)
-    counts = class_counts(y, *arguments, np.random.default_rng(12))
-    priors = class_priors(y, *arguments, np.random.default_rng(12))
-    assert priors.guarantee == counts.guarantee
-    raised = np.maximum(counts.value, 1.0)
-    assert priors.value == pytest.approx(raised / raised.sum())
-
-
-@pytest.mark.parametrize("function", [class_counts, class_priors])
-def test_public_arguments_of_counts_are_checked_first(function):
+def test_public_arguments_of_counts_are_checked_first():
     rng = np.random.default_rng(0)
     for classes in ([], [0, 0], [[0, 1]]):
         with pytest.raises(ValueError, match=r"^classes must be"):
-            function(Untouchable(), classes, 1.0, ADD_REMOVE, rng)
+            class_counts(Untouchable(), classes, 1.0, ADD_REMOVE, rng)
     with pytest.raises(ValueError, match=r"^neighbouring must be"):
-        function(Untouchable(), [0, 1], 1.0, "replace", rng)
+        class_counts(Untouchable(), [0, 1], 1.0, "replace", rng)
     with pytest.raises(ValueError, match=r"^epsilon must be"):
-        function(Untouchable(), [0, 1], 0.0, ADD_REMOVE, rng)
+        class_counts(Untouchable(), [0, 1], 0.0, ADD_REMOVE, rng)
     with pytest.raises(ValueError, match=r"^y must be one-dimensional"):
-        function([[0, 1]], [0, 1], 1.0, ADD_REMOVE, rng)
+        class_counts([[0, 1]], [0, 1], 1.0, ADD_REMOVE, rng)

@@ -164,7 +164,7 @@ def ensemble_guarantee(
         check_choice("inner.neighbouring", inner.neighbouring, (REPLACE_ONE,))
         return replace(inner, assumes=(*inner.assumes, "labels public: neighbours differ in features only"))
     rows = changed_rows(sampling, n_records=n_records, sample_size=n_records if sample_size is None else sample_size)
-    spends = sampling == "bootstrap" and not inner.is_pure
+    spends = sampling == "bootstrap" and inner.delta > 0
     if spends and delta == 0:
         raise ValueError(f"delta must be positive for bootstrap bags of a learner with a delta, got {delta!r}")
     # Basic composition spends delta on the bags alone; the other theorems need some of it for themselves.

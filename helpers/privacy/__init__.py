@@ -37,7 +37,7 @@ from helpers.privacy.ledger import (
     to_grid,
     zcdp_budget,
 )
-from helpers.privacy.mechanisms import Release, class_counts, class_priors, gaussian, laplace, report_noisy_max
+from helpers.privacy.mechanisms import Release, class_counts, gaussian, laplace, report_noisy_max
 from helpers.privacy.randomness import (
     SEED_SECRET,
     PrivateMixin,

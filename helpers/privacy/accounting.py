@@ -14,33 +14,21 @@ doubles the sensitivity under replace-one.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attr
 import numpy as np
 from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
     NeighboringRelation,
-    NonPrivateDpEvent,
-    NoOpDpEvent,
     PrivacyAccountant,
-    RandomizedResponseDpEvent,
-    SelfComposedDpEvent,
     UnsupportedEventError,
+    dp_event,
     get_epsilon_gaussian,
     get_sigma_gaussian,
 )
-from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.common import DifferentialPrivacyParameters
-from dp_accounting.pld.privacy_loss_distribution import (
-    PrivacyLossDistribution,
-    from_privacy_parameters,
-    from_randomized_response,
-)
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_privacy_parameters
 from dp_accounting.rdp import RdpAccountant
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_ndtr
@@ -268,13 +256,20 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1)
     size = check_integer("size", size, low=1)
-    if delta == 0:
-        return 0.0
-    if epsilon == 0:
-        return min(size * delta, 1.0)
-    # e^{size eps} overflows long before its logarithm does; -expm1(-x) keeps the digits of small epsilon.
-    log_sum = (size - 1) * epsilon + math.log(math.expm1(-size * epsilon) / math.expm1(-epsilon))
-    return math.exp(min(math.log(delta) + log_sum, 0.0))
+    return float(chained_delta(epsilon, delta, size * epsilon, size))
+
+
+def chained_delta(epsilon: float, delta: float, losses: Any, sizes: Any) -> Any:
+    """delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, size delta, at epsilon = 0. Numbers or arrays of them.
+
+    The delta of (epsilon, delta)-DP after steps that multiply probabilities by e^loss in all, `sizes` of them.
+    """
+    if delta == 0 or epsilon == 0:
+        return np.minimum(sizes * delta, 1.0)
+    # e^loss overflows long before its logarithm does; -expm1(-x) keeps the digits of small epsilon.
+    with np.errstate(divide="ignore"):  # no loss, no delta
+        log_sum = losses - epsilon + np.log(np.expm1(-losses) / np.expm1(-epsilon))
+    return np.exp(np.minimum(math.log(delta) + log_sum, 0.0))
 
 
 def _check_distances(name: str, value: ArrayLike) -> NDArray | np.float64:
@@ -452,13 +447,13 @@ def furthest(holds: Callable[[float], bool], start: float, end: float, *, relati
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class ApproximateDpEvent(DpEvent):
+class ApproximateDpEvent(dp_event.DpEvent):
     """A mechanism of which nothing is known but that it is (epsilon, delta)-DP.
 
     dp-accounting has no event for it. Its accountants here use the worst such mechanism: randomised response
     that fails openly with probability delta (Kairouz, Oh and Viswanath 2015).
 
-    >>> round(event_epsilon(SelfComposedDpEvent(ApproximateDpEvent(0.1, 0.0), 100), 1e-6, ADD_REMOVE), 2)
+    >>> round(event_epsilon(dp_event.SelfComposedDpEvent(ApproximateDpEvent(0.1, 0.0), 100), 1e-6, ADD_REMOVE), 2)
     4.77
     """
 
@@ -467,7 +462,7 @@ class ApproximateDpEvent(DpEvent):
 
 
 def event_epsilon(
-    event: DpEvent,
+    event: dp_event.DpEvent,
     delta: float,
     neighbouring: NeighboringRelation,
     *,
@@ -505,7 +500,7 @@ def event_epsilon(
     Source: Mironov 2017 (RDP); Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022 (PLD), both as in
     dp-accounting.
 
-    >>> round(event_epsilon(SelfComposedDpEvent(GaussianDpEvent(4.0), 16), 1e-5, REPLACE_ONE), 4)
+    >>> round(event_epsilon(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(4.0), 16), 1e-5, REPLACE_ONE), 4)
     4.3772
     """
     delta = check_real("delta", delta, low=0, high=1)
@@ -515,7 +510,7 @@ def event_epsilon(
     return float(_spend(accountant, event).get_epsilon(delta))
 
 
-def event_delta(event: DpEvent, epsilon: float, neighbouring: NeighboringRelation) -> float:
+def event_delta(event: dp_event.DpEvent, epsilon: float, neighbouring: NeighboringRelation) -> float:
     """Delta of an event at `epsilon` by privacy loss distributions; parameters and errors as in `event_epsilon`.
 
     Returns
@@ -527,7 +522,7 @@ def event_delta(event: DpEvent, epsilon: float, neighbouring: NeighboringRelatio
     -----
     Source: as `event_epsilon`.
 
-    >>> round(event_delta(LaplaceDpEvent(1.0), 0.5, ADD_REMOVE), 4)
+    >>> round(event_delta(dp_event.LaplaceDpEvent(1.0), 0.5, ADD_REMOVE), 4)
     0.2212
     """
     epsilon = check_real("epsilon", epsilon, low=0)
@@ -537,7 +532,7 @@ def event_delta(event: DpEvent, epsilon: float, neighbouring: NeighboringRelatio
     return min(float(_spend(accountant, event).get_delta(epsilon)), 1.0)
 
 
-def event_supported(event: DpEvent, neighbouring: NeighboringRelation, *, method: str = "pld") -> bool:
+def event_supported(event: dp_event.DpEvent, neighbouring: NeighboringRelation, *, method: str = "pld") -> bool:
     """Whether the accountant can read the event under the relation.
 
     >>> event_supported(ApproximateDpEvent(1.0, 1e-6), ADD_REMOVE, method="rdp")
@@ -558,40 +553,35 @@ class ClosedForm(NamedTuple):
     parameter: float
 
 
-def closed_form(event: DpEvent | None) -> ClosedForm | None:
+def closed_form(event: dp_event.DpEvent | None) -> ClosedForm | None:
     """The exact curve of compositions of Gaussian noise, and of one Laplace noise; None for any other event.
 
-    >>> closed_form(SelfComposedDpEvent(GaussianDpEvent(4.0), 16)).parameter
+    Source: Dong, Roth and Su 2022, Corollary 3.3.
+
+    >>> closed_form(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(4.0), 16)).parameter
     1.0
     """
-    mu = _gaussian_mu(event)
-    if mu is not None and math.isfinite(mu):
-        return ClosedForm(gaussian_epsilon, gaussian_delta, mu)
-    if isinstance(event, LaplaceDpEvent) and event.noise_multiplier > 0:
-        return ClosedForm(laplace_epsilon, laplace_delta, 1 / event.noise_multiplier)
-    return None
-
-
-def _gaussian_mu(event: DpEvent | None) -> float | None:
-    """mu of an adaptive composition of Gaussian mechanisms; None when the event holds anything else.
-
-    Source: Dong, Roth and Su 2022, Corollary 3.3.
-    """
     match event:
-        case NoOpDpEvent():
-            return 0.0
-        case GaussianDpEvent(noise_multiplier=noise):
-            return 1 / noise if noise > 0 else math.inf
-        case SelfComposedDpEvent(event=inner, count=count):
-            mu = _gaussian_mu(inner)
-            return None if mu is None else math.sqrt(count) * mu
-        case ComposedDpEvent(events=events):
-            parts = [mu for mu in map(_gaussian_mu, events) if mu is not None]
-            return math.hypot(*parts) if len(parts) == len(events) else None
-    return None
+        case dp_event.NoOpDpEvent():
+            events, count = [], 0
+        case dp_event.GaussianDpEvent(noise_multiplier=noise) if noise > 0:
+            return ClosedForm(gaussian_epsilon, gaussian_delta, 1 / noise)
+        case dp_event.LaplaceDpEvent(noise_multiplier=noise) if noise > 0:
+            return ClosedForm(laplace_epsilon, laplace_delta, 1 / noise)
+        case dp_event.SelfComposedDpEvent():
+            events, count = [event.event], event.count
+        case dp_event.ComposedDpEvent():
+            events, count = event.events, 1
+        case _:
+            return None
+    parts = [form for form in map(closed_form, events) if form and form.delta is gaussian_delta]
+    if len(parts) < len(events):
+        return None
+    mu = math.sqrt(count) * math.hypot(*(part.parameter for part in parts))
+    return ClosedForm(gaussian_epsilon, gaussian_delta, mu)
 
 
-def _spend(accountant: PrivacyAccountant, event: DpEvent) -> PrivacyAccountant:
+def _spend(accountant: PrivacyAccountant, event: dp_event.DpEvent) -> PrivacyAccountant:
     try:
         return accountant.compose(event)
     except UnsupportedEventError as error:
@@ -610,8 +600,8 @@ class _RenyiAccountant(RdpAccountant):
 
     _rdp: NDArray
 
-    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
-        if isinstance(event, DiscreteLaplaceDpEvent):
+    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool):
+        if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
             event = ApproximateDpEvent(event.noise_parameter * event.sensitivity, 0.0)
         if not isinstance(event, ApproximateDpEvent):
             return super()._maybe_compose(event, count, do_compose)
@@ -626,47 +616,39 @@ class _RenyiAccountant(RdpAccountant):
 
 
 class _LossAccountant(PLDAccountant):
-    """dp-accounting's PLD accountant with this module's convention and two more events.
+    """dp-accounting's PLD accountant with this module's convention, which can also read an `ApproximateDpEvent`.
 
     It is always run under add/remove, where one record moves the released value by one sensitivity. That is
     also what replace-one means for additive noise here (see the module's docstring), but not for subsampling,
-    which is refused there. dp-accounting 0.6 ignores the count of a self-composed randomised response; it is
-    composed here instead.
+    which is refused there.
     """
 
     _pld: PrivacyLossDistribution
 
     _REPLACE_ONE_EVENTS = (
-        NoOpDpEvent,
-        NonPrivateDpEvent,
-        SelfComposedDpEvent,
-        ComposedDpEvent,
-        GaussianDpEvent,
-        LaplaceDpEvent,
-        DiscreteLaplaceDpEvent,
+        dp_event.NoOpDpEvent,
+        dp_event.NonPrivateDpEvent,
+        dp_event.SelfComposedDpEvent,
+        dp_event.ComposedDpEvent,
+        dp_event.GaussianDpEvent,
+        dp_event.LaplaceDpEvent,
+        dp_event.DiscreteLaplaceDpEvent,
+        ApproximateDpEvent,
     )
 
     def __init__(self, neighbouring: NeighboringRelation, interval: float):
         super().__init__(ADD_REMOVE, value_discretization_interval=interval)
         self._replace_one = neighbouring is REPLACE_ONE
 
-    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
-        if isinstance(event, ApproximateDpEvent) and event.epsilon > LARGEST_EPSILON:
-            event = NonPrivateDpEvent()
-        if isinstance(event, ApproximateDpEvent) or (
-            self._replace_one and isinstance(event, RandomizedResponseDpEvent)
-        ):
-            if do_compose:
-                interval = self._value_discretization_interval
-                if isinstance(event, RandomizedResponseDpEvent):
-                    single = from_randomized_response(
-                        event.noise_parameter, event.num_buckets, value_discretization_interval=interval
-                    )
-                else:
-                    worst = DifferentialPrivacyParameters(event.epsilon, event.delta)
-                    single = from_privacy_parameters(worst, interval)
-                self._pld = self._pld.compose(single.self_compose(count))
-            return None
+    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool):
         if self._replace_one and not isinstance(event, self._REPLACE_ONE_EVENTS):
             return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
-        return super()._maybe_compose(event, count, do_compose)
+        if not isinstance(event, ApproximateDpEvent):
+            return super()._maybe_compose(event, count, do_compose)
+        if event.epsilon > LARGEST_EPSILON:
+            return super()._maybe_compose(dp_event.NonPrivateDpEvent(), count, do_compose)
+        if do_compose:
+            worst = DifferentialPrivacyParameters(event.epsilon, event.delta)
+            single = from_privacy_parameters(worst, self._value_discretization_interval)
+            self._pld = self._pld.compose(single.self_compose(count))
+        return None

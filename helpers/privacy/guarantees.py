@@ -7,23 +7,13 @@ numbers to `helpers.privacy.accounting`.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 
 import attr
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NeighboringRelation,
-    NonPrivateDpEvent,
-    NoOpDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-)
-from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from dp_accounting import NeighboringRelation, dp_event
 
 from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import (
@@ -70,8 +60,7 @@ class Guarantee:
         `ADD_REMOVE` or `REPLACE_ONE`.
     event : DpEvent, optional
         What was run, where dp-accounting can describe it. Noise multipliers are relative to the sensitivity
-        under `neighbouring`. The caller answers for its agreement with epsilon and delta;
-        `Guarantee.from_event` computes them.
+        under `neighbouring`. The caller answers for its agreement with epsilon and delta.
     assumes : iterable of str
         What must be public or true for the guarantee to hold; kept as a tuple.
     source : str
@@ -93,7 +82,7 @@ class Guarantee:
     epsilon: float
     delta: float
     neighbouring: NeighboringRelation
-    event: DpEvent | None = None
+    event: dp_event.DpEvent | None = None
     assumes: tuple[str, ...] = ()
     source: str = ""
 
@@ -102,43 +91,12 @@ class Guarantee:
             object.__setattr__(self, "epsilon", check_real("epsilon", self.epsilon, low=0))
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0, high=1))
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        if not isinstance(self.event, DpEvent | None):
+        if not isinstance(self.event, dp_event.DpEvent | None):
             raise ValueError(f"event must be a DpEvent or None, got {self.event!r}")
         assumes = () if isinstance(self.assumes, str) else tuple(self.assumes)
         if isinstance(self.assumes, str) or not all(isinstance(item, str) for item in assumes):
             raise ValueError(f"assumes must be an iterable of strings, got {self.assumes!r}")
         object.__setattr__(self, "assumes", assumes)
-        if not isinstance(self.source, str):
-            raise ValueError(f"source must be a string, got {self.source!r}")
-
-    @classmethod
-    def from_event(
-        cls,
-        event: DpEvent,
-        delta: float,
-        neighbouring: NeighboringRelation,
-    ) -> "Guarantee":
-        """The guarantee of an event at `delta`, its epsilon computed by privacy loss distributions.
-
-        Raises
-        ------
-        ValueError
-            A parameter is out of range, or the accountant does not support the event under this relation.
-
-        Notes
-        -----
-        Source: as `event_epsilon`.
-
-        >>> print(Guarantee.from_event(GaussianDpEvent(1.0), 1e-5, ADD_REMOVE))
-        (4.377, 1e-05)-DP, add/remove-one
-        """
-        epsilon = event_epsilon(event, delta, neighbouring)
-        return cls(epsilon, delta, neighbouring, event, source=_COMPOSITION_SOURCES["pld"])
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.delta == 0
 
     def epsilon_at(self, delta: float) -> float:
         """Smallest epsilon known to hold at another delta.
@@ -168,7 +126,13 @@ class Guarantee:
         0.8529
         """
         delta = check_real("delta", delta, low=0, high=1)
-        implied = self._implied_epsilon(delta)
+        if delta == 1:
+            return 0.0
+        implied = math.inf
+        if delta >= self.delta and self.epsilon != math.inf:  # the inverse of `optimal_delta` with one mechanism
+            spare = (delta - self.delta) / (1 - self.delta)
+            reached = 1 - spare * (1 + math.exp(-self.epsilon))
+            implied = max(self.epsilon + math.log(reached), 0.0) if reached > 0 else 0.0
         if self._event_is_readable():
             return min(implied, event_epsilon(self.event, delta, self.neighbouring))
         return implied
@@ -228,7 +192,7 @@ class Guarantee:
         Source: Vadhan 2017, Lemma 2.2 (with its geometric sum kept); Gaussian: Dong, Roth and Su 2022,
         Theorem 2.14.
 
-        >>> one = Guarantee(1.0, 0.00684, ADD_REMOVE, event=GaussianDpEvent(2.0))
+        >>> one = Guarantee(1.0, 0.00684, ADD_REMOVE, event=dp_event.GaussianDpEvent(2.0))
         >>> round(one.group(10).delta, 3), replace(one, event=None).group(10).delta
         (0.617, 1.0)
         """
@@ -273,8 +237,6 @@ class Guarantee:
             raise ValueError(
                 f"neighbouring must be add/remove-one for Poisson subsampling, got {RELATION_NAMES[self.neighbouring]}"
             )
-        event = PoissonSampledDpEvent(rate, self.as_event())
-        readable = any(event_supported(event, ADD_REMOVE, method=method) for method in ("pld", "rdp"))
         epsilon = 0.0 if rate == 0 else self.epsilon
         if 0 < epsilon <= LARGEST_EPSILON:
             epsilon = math.log1p(rate * math.expm1(epsilon))
@@ -282,7 +244,7 @@ class Guarantee:
             self,
             epsilon=epsilon,
             delta=rate * self.delta,
-            event=event if readable else None,
+            event=None,
             assumes=tuple(dict.fromkeys((*self.assumes, "secret sample"))),
             source=self._extended_source(
                 f"Poisson sample at rate {rate:g} (Balle, Barthe and Gaboardi 2018, Theorem 8)"
@@ -307,13 +269,13 @@ class Guarantee:
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
         return replace(self.group(2), neighbouring=REPLACE_ONE)
 
-    def as_event(self) -> DpEvent:
-        """The event to account for: `event`, or the worst mechanism with this epsilon and delta.
+    def as_event(self) -> dp_event.DpEvent:
+        """The event to account for: `event`, hashable, or the worst mechanism with this epsilon and delta.
 
         >>> Guarantee(1.0, 0.0, ADD_REMOVE).as_event()
         ApproximateDpEvent(epsilon=1.0, delta=0.0)
         """
-        return _worst_event(self.epsilon, self.delta) if self.event is None else self.event
+        return _worst_event(self.epsilon, self.delta) if self.event is None else _with_tuples(self.event)
 
     def __str__(self) -> str:
         return f"({self.epsilon:.4g}, {self.delta:.4g})-DP, {RELATION_NAMES[self.neighbouring]}"
@@ -336,16 +298,6 @@ class Guarantee:
 
     def _event_is_readable(self) -> bool:
         return self.event is not None and event_supported(self.event, self.neighbouring)
-
-    def _implied_epsilon(self, delta: float) -> float:
-        """Inverse of `optimal_delta` with one mechanism: what epsilon and delta alone imply."""
-        if delta == 1:
-            return 0.0
-        if delta < self.delta or math.isinf(self.epsilon):
-            return math.inf
-        spare = (delta - self.delta) / (1 - self.delta)
-        reached = 1 - spare * (1 + math.exp(-self.epsilon))
-        return max(self.epsilon + math.log(reached), 0.0) if reached > 0 else 0.0
 
 
 def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: float | None = None) -> Guarantee:
@@ -381,7 +333,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     (advanced); Kairouz, Oh and Viswanath 2015, Theorem 3.3 (optimal); Mironov 2017 (RDP); Doroshenko et al.
     2022 (PLD).
 
-    >>> hundred = [Guarantee(0.1, 0.0, ADD_REMOVE, event=LaplaceDpEvent(10.0))] * 100
+    >>> hundred = [Guarantee(0.1, 0.0, ADD_REMOVE, event=dp_event.LaplaceDpEvent(10.0))] * 100
     >>> [round(compose(hundred, method, delta=1e-6).epsilon, 2) for method in COMPOSITION_METHODS]
     [10.0, 6.31, 4.77, 4.98, 4.69]
     """
@@ -393,7 +345,11 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     if any(g.neighbouring is not relation for g in parts):
         names = ", ".join(sorted(RELATION_NAMES.values()))
         raise ValueError(f"guarantees must have one neighbouring relation, got {names}")
-    event = _composed_event(parts)
+    first, count = parts[0], len(parts)
+    # Equal events are counted, because n equal events compose far faster than n different ones.
+    counted = Counter(g.as_event() for g in parts)
+    events = tuple(event if n == 1 else dp_event.SelfComposedDpEvent(event, n) for event, n in counted.items())
+    event = events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
     if method == "basic":
         epsilon, total = math.fsum(g.epsilon for g in parts), min(math.fsum(g.delta for g in parts), 1.0)
         if delta is not None and check_real("delta", delta, low=0, high=1) < total:
@@ -402,66 +358,54 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
             )
     else:
         total = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        epsilon = _composed_epsilon(parts, event, method, total, relation)
+        slack = total - count * first.delta
+        if method in ("rdp", "pld"):
+            epsilon = event_epsilon(event, total, relation, method=method)
+        elif any((g.epsilon, g.delta) != (first.epsilon, first.delta) for g in parts):
+            raise ValueError(f"guarantees must have equal epsilons and deltas for method {method!r}")
+        elif math.isinf(first.epsilon):
+            epsilon = math.inf
+        elif method == "optimal":
+            epsilon, _ = optimal_composition(first.epsilon, count, total, delta_each=first.delta)
+        elif slack > 0:
+            epsilon, _ = advanced_composition(first.epsilon, first.delta, count, slack)
+        else:
+            least = f"the sum of the deltas, {count * first.delta:g}"
+            raise ValueError(f"delta must exceed {least}, for method 'advanced', got {delta!r}")
     assumes = tuple(dict.fromkeys(item for g in parts for item in g.assumes))
-    source = f"{len(parts)} releases, {_COMPOSITION_SOURCES[method]}"
+    source = f"{count} releases, {_COMPOSITION_SOURCES[method]}"
     return Guarantee(epsilon, total, relation, event, assumes, source)
 
 
-def _composed_epsilon(
-    parts: list[Guarantee], event: DpEvent, method: str, delta: float, relation: NeighboringRelation
-) -> float:
-    if method in ("rdp", "pld"):
-        return event_epsilon(event, delta, relation, method=method)
-    first, count = parts[0], len(parts)
-    if any((g.epsilon, g.delta) != (first.epsilon, first.delta) for g in parts):
-        raise ValueError(f"guarantees must have equal epsilons and deltas for method {method!r}")
-    if math.isinf(first.epsilon):
-        return math.inf
-    if method == "optimal":
-        return optimal_composition(first.epsilon, count, delta, delta_each=first.delta)[0]
-    slack = delta - count * first.delta
-    if slack <= 0:
-        raise ValueError(
-            f"delta must exceed the sum of the deltas, {count * first.delta:g}, for method 'advanced', got {delta!r}"
-        )
-    return advanced_composition(first.epsilon, first.delta, count, slack)[0]
+def _with_tuples(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    """The event with tuples in place of lists, so that it has a hash."""
+    match event:
+        case dp_event.ComposedDpEvent(events=events):
+            return dp_event.ComposedDpEvent(tuple(map(_with_tuples, events)))
+        case dp_event.SelfComposedDpEvent(event=inner, count=count):
+            return dp_event.SelfComposedDpEvent(_with_tuples(inner), count)
+    return event
 
 
-def _composed_event(parts: list[Guarantee]) -> DpEvent:
-    """Equal events are counted, because n equal events compose far faster than n different ones."""
-    counted: list[tuple[DpEvent, int]] = []
-    for event in (g.as_event() for g in parts):
-        match = next((i for i, (known, _) in enumerate(counted) if known == event), None)
-        if match is None:
-            counted.append((event, 1))
-        else:
-            counted[match] = (event, counted[match][1] + 1)
-    events = tuple(e if count == 1 else SelfComposedDpEvent(e, count) for e, count in counted)
-    return events[0] if len(events) == 1 else ComposedDpEvent(events)
-
-
-def _worst_event(epsilon: float, delta: float) -> DpEvent:
+def _worst_event(epsilon: float, delta: float) -> dp_event.DpEvent:
     if epsilon > LARGEST_EPSILON or delta == 1:
-        return NonPrivateDpEvent()
+        return dp_event.NonPrivateDpEvent()
     return ApproximateDpEvent(epsilon, delta)
 
 
-def _group_event(event: DpEvent, size: int) -> DpEvent | None:
+def _group_event(event: dp_event.DpEvent, size: int) -> dp_event.DpEvent | None:
     """The event at distance `size`, or None where scaling the sensitivity does not describe it."""
     match event:
-        case NoOpDpEvent() | NonPrivateDpEvent():
-            return event
-        case GaussianDpEvent() | LaplaceDpEvent():
+        case dp_event.GaussianDpEvent() | dp_event.LaplaceDpEvent():
             return attr.evolve(event, noise_multiplier=event.noise_multiplier / size)
-        case DiscreteLaplaceDpEvent():
+        case dp_event.DiscreteLaplaceDpEvent():
             return attr.evolve(event, sensitivity=size * event.sensitivity)
         case ApproximateDpEvent(epsilon=epsilon, delta=delta):
             return _worst_event(size * epsilon, group_delta(epsilon, delta, size))
-        case SelfComposedDpEvent(event=inner, count=count):
+        case dp_event.SelfComposedDpEvent(event=inner, count=count):
             inner = _group_event(inner, size)
-            return None if inner is None else SelfComposedDpEvent(inner, count)
-        case ComposedDpEvent(events=events):
+            return None if inner is None else dp_event.SelfComposedDpEvent(inner, count)
+        case dp_event.ComposedDpEvent(events=events):
             scaled = tuple(_group_event(part, size) for part in events)
-            return None if None in scaled else ComposedDpEvent(scaled)
+            return None if None in scaled else dp_event.ComposedDpEvent(scaled)
     return None

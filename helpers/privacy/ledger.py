@@ -34,17 +34,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NeighboringRelation,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-    ZCDpEvent,
-)
-from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from dp_accounting import NeighboringRelation, dp_event
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
@@ -58,7 +48,7 @@ from helpers.privacy.accounting import (
     gaussian_epsilon,
 )
 from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
-from helpers.privacy.randomness import noise_assumptions
+from helpers.privacy.randomness import noise_assumptions, secure_generator
 
 EXACT_REALS = "exact real arithmetic"
 NORMS = ("l1", "l2", "linf")
@@ -137,7 +127,7 @@ class Terms(NamedTuple):
     norm: str
     sensitivity: float
     units: Any
-    event: DpEvent
+    event: dp_event.DpEvent
 
 
 class Law(NamedTuple):
@@ -170,8 +160,8 @@ class Ledger:
         Private; whatever the queries take.
     neighbouring : NeighboringRelation
         `ADD_REMOVE` or `REPLACE_ONE`: what the sensitivities are about.
-    rng : numpy.random.Generator
-        Of the noise: `secure_generator`, or what `PrivateMixin` makes of a seed.
+    rng : numpy.random.Generator or None
+        Of the noise: `secure_generator`, which None stands for, or what `PrivateMixin` makes of a seed.
 
     Attributes
     ----------
@@ -200,11 +190,13 @@ class Ledger:
 
     _transform: Callable[[], Any]
 
-    def __init__(self, records: Any, neighbouring: NeighboringRelation, rng: np.random.Generator):
+    def __init__(self, records: Any, neighbouring: NeighboringRelation, rng: np.random.Generator | None):
         self.neighbouring = check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
-        self.rng = rng
-        self.bill: dict[DpEvent, int] = {}
-        self._claims: dict[DpEvent, tuple[float, float]] = {}  # what events of fitted objects guarantee
+        self.rng = secure_generator() if rng is None else rng
+        if not isinstance(self.rng, np.random.Generator):
+            raise ValueError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
+        self.bill: dict[dp_event.DpEvent, int] = {}
+        self._claims: dict[dp_event.DpEvent, tuple[float, float]] = {}  # what events of fitted objects guarantee
         self._parts: list[list[Ledger]] = []
         self._assumes: dict[str, None] = {}
         self._closed: list[Guarantee] = []  # shared by views, like the bill
@@ -274,9 +266,10 @@ class Ledger:
         -----
         Bills `GaussianDpEvent(noise_multiplier)`. Source: Dong, Roth and Su 2022, Theorem 2.7.
         """
-        scale = _positive("sensitivity", sensitivity) * _positive("noise_multiplier", noise_multiplier)
+        multiplier = _positive("noise_multiplier", noise_multiplier)
+        scale = _positive("noise", _positive("sensitivity", sensitivity) * multiplier)
         self.assume(EXACT_REALS)
-        terms = Terms("gaussian", "l2", sensitivity, units, GaussianDpEvent(noise_multiplier))
+        terms = Terms("gaussian", "l2", sensitivity, units, dp_event.GaussianDpEvent(noise_multiplier))
         return self._release(query, lambda value: _each(value, units, scale, self.rng.normal), terms)
 
     def laplace(self, query: Query, sensitivity: float, epsilon: float) -> Any:
@@ -284,9 +277,9 @@ class Ledger:
 
         Bills `LaplaceDpEvent(1 / epsilon)`. Source: Dwork, McSherry, Nissim and Smith 2006, Proposition 1.
         """
-        scale = _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon))
+        scale = _positive("noise", _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon)))
         self.assume(EXACT_REALS)
-        terms = Terms("laplace", "l1", sensitivity, 1.0, LaplaceDpEvent(1 / epsilon))
+        terms = Terms("laplace", "l1", sensitivity, 1.0, dp_event.LaplaceDpEvent(1 / epsilon))
         return self._release(query, lambda value: _each(value, 1.0, scale, self.rng.laplace), terms)
 
     def k_norm(self, query: Query, sensitivity: float, epsilon: float) -> NDArray[np.float64]:
@@ -294,13 +287,22 @@ class Ledger:
 
         Bills `ApproximateDpEvent(epsilon, 0)`. Source: Hardt and Talwar 2010, Section 4.
         """
-        scale = _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon))
+        scale = _positive("noise", _positive("sensitivity", sensitivity) * (1 / _positive("epsilon", epsilon)))
         self.assume(EXACT_REALS)
 
         def draw(value):
             return to_grid(value + spherical_gamma(value.size, 1 / scale, self.rng).reshape(value.shape), scale)
 
         return self._release(query, draw, Terms("k_norm", "l2", sensitivity, 1.0, ApproximateDpEvent(epsilon, 0.0)))
+
+    def integers(self, query: Query, sensitivity: int, epsilon: float) -> NDArray[np.int64]:
+        """`query(records)`, an array of integers, with discrete Laplace noise; epsilon is exact to the last digit.
+
+        `sensitivity`, a whole number, is in l1. Source: `discrete_laplace`.
+        """
+        event = dp_event.DiscreteLaplaceDpEvent(_positive("epsilon", epsilon) / sensitivity, sensitivity)
+        rate, terms = Fraction(epsilon) / sensitivity, Terms("integers", "l1", sensitivity, 1.0, event)
+        return self._release(query, lambda value: discrete_laplace(value, rate, self.rng), terms)
 
     def class_counts(self, query: Query, n_classes: int, epsilon: float) -> NDArray[np.int64]:
         """Noisy number (n_classes,) of records of each class, which may be negative; `query` gives the exact one.
@@ -314,7 +316,7 @@ class Ledger:
         """
         one_is_enough = n_classes == 2 and self.neighbouring is REPLACE_ONE
         change = 1 if one_is_enough or self.neighbouring is ADD_REMOVE else 2
-        event = DiscreteLaplaceDpEvent(_positive("epsilon", epsilon) / change, change)
+        event = dp_event.DiscreteLaplaceDpEvent(_positive("epsilon", epsilon) / change, change)
         self.assume("class list", *(("number of records public",) if one_is_enough else ()))
 
         def draw(counts):
@@ -350,11 +352,12 @@ class Ledger:
         -----
         Bills `PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier))`. Source: Abadi et al. 2016.
         """
-        scale = _positive("sensitivity", sensitivity) * _positive("noise_multiplier", noise_multiplier)
-        event = GaussianDpEvent(noise_multiplier)
+        multiplier = _positive("noise_multiplier", noise_multiplier)
+        scale = _positive("noise", _positive("sensitivity", sensitivity) * multiplier)
+        event = dp_event.GaussianDpEvent(noise_multiplier)
         if rate is not None:
             check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
-            event = PoissonSampledDpEvent(check_real("rate", rate, low=0, high=1, inclusive="neither"), event)
+            event = dp_event.PoissonSampledDpEvent(check_real("rate", rate, low=0, high=1, inclusive="neither"), event)
         self.assume(EXACT_REALS)
 
         def draw(value):
@@ -397,7 +400,7 @@ class Ledger:
         _positive("noise_multiplier", noise_multiplier)
         left, scales = np.array(visits), np.asarray(lengths) * noise_multiplier
         self.assume(EXACT_REALS)
-        event = GaussianDpEvent(noise_multiplier)
+        event = dp_event.GaussianDpEvent(noise_multiplier)
         self.bill[event] = self.bill.get(event, 0) + count
 
         def released(query, j):
@@ -448,7 +451,7 @@ class Ledger:
         spent = (
             _positive("epsilon", epsilon) if rho is None else math.sqrt(_positive("rho", rho) / SELECTION_COSTS[law])
         )
-        event = ApproximateDpEvent(spent, 0.0) if rho is None else ZCDpEvent(rho)
+        event = ApproximateDpEvent(spent, 0.0) if rho is None else dp_event.ZCDpEvent(rho)
         change = Sensitivity(sensitivity, self.neighbouring, "linf")
         self.assume(EXACT_REALS, *(("scores monotone in the records",) if monotonic else ()))
 
@@ -491,7 +494,7 @@ class Ledger:
         which makes the result (e + solver_epsilon, delta e^{solver_epsilon / 2})-DP where the exact minimiser is
         (e, delta)-DP; that is what is billed. `helpers.erm.perturbation` has the proof.
         """
-        rate = _positive("solver_epsilon", solver_epsilon) / (2 * _positive("distance", distance))
+        rate = _positive("noise", _positive("solver_epsilon", solver_epsilon) / (2 * _positive("distance", distance)))
         event = ApproximateDpEvent(exact.epsilon + solver_epsilon, exact.delta * math.exp(solver_epsilon / 2))
         self.assume(EXACT_REALS)
         if law.shape == "gaussian":
@@ -528,7 +531,7 @@ class Ledger:
         guarantee = result.guarantee_ if guarantee is None else guarantee
         check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
         self.assume(*guarantee.assumes)
-        event = _with_tuples(guarantee.as_event())
+        event = guarantee.as_event()
         self.bill[event] = self.bill.get(event, 0) + 1
         self._claims[event] = guarantee.epsilon, guarantee.delta
         return result
@@ -573,9 +576,9 @@ class Ledger:
         """
 
         def cost(event):
-            if isinstance(event, GaussianDpEvent):
+            if isinstance(event, dp_event.GaussianDpEvent):
                 return 0.5 / event.noise_multiplier**2
-            return event.rho if isinstance(event, ZCDpEvent) else math.inf
+            return event.rho if isinstance(event, dp_event.ZCDpEvent) else math.inf
 
         return math.inf if self._parts else math.fsum(n * cost(event) for event, n in self.bill.items())
 
@@ -587,7 +590,7 @@ class Ledger:
         `interval` apart. Where samples cost no more than `enough` in all even if they were all records, no distribution
         is computed, which would be large where epsilon is.
         """
-        basic: dict[DpEvent, tuple[float, float]] = {}
+        basic: dict[dp_event.DpEvent, tuple[float, float]] = {}
         ratios = []  # how far a record moves each Gaussian release, in standard deviations, were samples all records
         for event, n in self.bill.items():
             match event:
@@ -595,26 +598,26 @@ class Ledger:
                     basic[event] = self._claims[event]
                 case ApproximateDpEvent():
                     basic[event] = event.epsilon, event.delta
-                case LaplaceDpEvent():
+                case dp_event.LaplaceDpEvent():
                     basic[event] = 1 / event.noise_multiplier, 0.0
-                case DiscreteLaplaceDpEvent():
+                case dp_event.DiscreteLaplaceDpEvent():
                     basic[event] = event.noise_parameter * event.sensitivity, 0.0
-                case GaussianDpEvent(noise_multiplier=noise):
+                case dp_event.GaussianDpEvent(noise_multiplier=noise):
                     ratios.append(math.sqrt(n) / noise)
-                case PoissonSampledDpEvent(event=GaussianDpEvent(noise_multiplier=noise)):
+                case dp_event.PoissonSampledDpEvent(event=dp_event.GaussianDpEvent(noise_multiplier=noise)):
                     ratios.append(math.sqrt(n) / noise)
         spent = math.fsum(self.bill[event] * epsilon for event, (epsilon, _) in basic.items())
         left = delta - math.fsum(self.bill[event] * delta for event, (_, delta) in basic.items())
         # Other parts of the records: no delta is spent there.
         spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
-        others = tuple(SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic)
+        others = tuple(dp_event.SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic)
         if not others:
             return spent if left >= -_ROUNDING * delta else math.inf
         if left > 0 and len(ratios) == len(others):  # Gaussian noise and nothing else
             most = spent + max(gaussian_epsilon(left, math.hypot(*ratios)) - _SMALLEST, 0.0)
-            if most <= enough or all(isinstance(one.event, GaussianDpEvent) for one in others):
+            if most <= enough or all(isinstance(one.event, dp_event.GaussianDpEvent) for one in others):
                 return most
-        method = "rdp" if any(isinstance(one.event, ZCDpEvent) for one in others) else "pld"
+        method = "rdp" if any(isinstance(one.event, dp_event.ZCDpEvent) for one in others) else "pld"
         accounted = _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
         return spent + max(accounted - _SMALLEST, 0.0)
 
@@ -625,7 +628,7 @@ class Ledger:
         *,
         source: str,
         assumes: Sequence[str] = (),
-        bound: DpEvent | None = None,
+        bound: dp_event.DpEvent | None = None,
         interval: float = 1e-4,
     ) -> Guarantee:
         """(epsilon, delta) for all that was released, if the bill is within it.
@@ -649,7 +652,7 @@ class Ledger:
         """
         most = epsilon * (1 + _ROUNDING)
         spent = self.epsilon(delta, interval=interval, enough=most)
-        if isinstance(bound, ZCDpEvent):
+        if isinstance(bound, dp_event.ZCDpEvent):
             kept = self.rho() <= bound.rho * (1 + _ROUNDING)
             spent = _accounted((bound,), delta, self.neighbouring, "rdp", interval) if kept else math.inf
         if not spent <= most:
@@ -659,9 +662,9 @@ class Ledger:
             )
         told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
         # Equal events are counted; disjoint parts are the worst mechanism with their epsilon at delta 0.
-        events = [event if n == 1 else SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
+        events = [event if n == 1 else dp_event.SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
         events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
-        event = bound or (events[0] if len(events) == 1 else ComposedDpEvent(tuple(events)))
+        event = bound or (events[0] if len(events) == 1 else dp_event.ComposedDpEvent(tuple(events)))
         guarantee = Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
         self._closed.append(guarantee)
         return guarantee
@@ -678,7 +681,7 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
     """
 
     def affordable(rho):
-        return rho == 0 or event_epsilon(ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
+        return rho == 0 or event_epsilon(dp_event.ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
 
     return furthest(affordable, 0.0, epsilon)
 
@@ -697,22 +700,12 @@ def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
     return to_grid(noisy, float(scale))
 
 
-def _with_tuples(event: DpEvent) -> DpEvent:
-    """The event with tuples in place of lists, so that it has a hash."""
-    match event:
-        case ComposedDpEvent(events=events):
-            return ComposedDpEvent(tuple(map(_with_tuples, events)))
-        case SelfComposedDpEvent(event=inner, count=count):
-            return SelfComposedDpEvent(_with_tuples(inner), count)
-    return event
-
-
 @lru_cache(maxsize=256)
 def _accounted(
-    events: tuple[DpEvent, ...], delta: float, neighbouring: NeighboringRelation, method: str, interval: float
+    events: tuple[dp_event.DpEvent, ...], delta: float, neighbouring: NeighboringRelation, method: str, interval: float
 ) -> float:
     """Epsilon of the events together; fits with equal parameters have equal bills, which take seconds to account."""
-    return event_epsilon(ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
+    return event_epsilon(dp_event.ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
 
 
 # The laws of noise

@@ -18,10 +18,6 @@ from helpers.checks import check_choice, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_multiplier
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.ledger import NORMS, Ledger, Sensitivity, as_scores, check_sensitivity
-from helpers.privacy.randomness import secure_generator
-
-# Noisy counts are raised to one record before they become priors.
-_SMALLEST_COUNT = 1.0
 
 
 class Release(NamedTuple):
@@ -219,54 +215,17 @@ def class_counts(
             counts[0] = y.size - counts[1]
         return counts
 
-    ledger = Ledger(y, neighbouring, _generator(rng))
+    ledger = Ledger(y, neighbouring, rng)
     noisy = ledger.class_counts(counted, classes.size, epsilon)
     source = "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)"
     return Release(noisy, ledger.guarantee(epsilon, 0.0, source=source))
-
-
-def class_priors(
-    y: ArrayLike,
-    classes: ArrayLike,
-    epsilon: float,
-    neighbouring: NeighboringRelation,
-    rng: np.random.Generator | None = None,
-) -> Release:
-    """Positive class proportions that add up to 1, computed from `class_counts` alone, hence with its
-    guarantee.
-
-    Noisy counts below one record are raised to one, so an empty class gets a small prior, and no records at
-    all give priors near 1 / n_classes when epsilon is large.
-
-    Parameters, errors and source as in `class_counts` (and post-processing: Dwork and Roth 2014, Proposition
-    2.1).
-
-    Returns
-    -------
-    Release
-        The value is an array of shape (n_classes,).
-
-    >>> class_priors([0] * 30 + [1] * 10, [0, 1], 1.0, ADD_REMOVE, np.random.default_rng(0)).value.round(2).tolist()
-    [0.73, 0.27]
-    """
-    counts, guarantee = class_counts(y, classes, epsilon, neighbouring, rng)
-    positive = np.maximum(counts, _SMALLEST_COUNT)
-    return Release(positive / positive.sum(), guarantee)
 
 
 def _ledger_of(value: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: np.random.Generator | None) -> Ledger:
     """A ledger of one private value, once the public parameters have been checked."""
     check_sensitivity(sensitivity)
     check_real("epsilon", epsilon, low=0, inclusive="neither")
-    return Ledger(value, sensitivity.neighbouring, _generator(rng))
-
-
-def _generator(rng: np.random.Generator | None) -> np.random.Generator:
-    if rng is None:
-        return secure_generator()
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
-    return rng
+    return Ledger(value, sensitivity.neighbouring, rng)
 
 
 def _as_floats(sensitivity: Sensitivity, norm: str) -> Callable[[ArrayLike], NDArray[np.float64]]:

@@ -17,7 +17,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from helpers.checks import check_choice, check_integer, check_real
-from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, closed_form, furthest
+from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, chained_delta, closed_form, furthest
 from helpers.privacy.guarantees import Guarantee
 
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
@@ -58,8 +58,8 @@ class ChangedRows:
         A field out of range, or a law that changes nothing.
 
     >>> rows = ChangedRows(REPLACE_ONE, certain=2, trials=3333, probability=0.2)
-    >>> rows.maximum, rows.quantile(1e-8), round(rows.log_mean(0.1), 2)
-    (3335, 801, 69.58)
+    >>> rows.maximum, round(rows.log_mean(0.1), 2)
+    (3335, 69.58)
     """
 
     neighbouring: NeighboringRelation
@@ -110,19 +110,6 @@ class ChangedRows:
         7
         """
         return self.inserted + self._cost * rows
-
-    def quantile(self, tail: float) -> int:
-        """Smallest number of rows that is exceeded with probability at most `tail`, exactly binomial.
-
-        Raises
-        ------
-        ValueError
-            `tail` is not in (0, 1).
-        """
-        tail = check_real("tail", tail, low=0, high=1, inclusive="neither")
-        rows, _ = self._law
-        exceeded = binom.sf(rows - self.certain, self.trials, self.probability)
-        return int(rows[np.argmax(exceeded <= tail)]) if exceeded[-1] <= tail else self.maximum
 
     def log_mean(self, epsilon: float) -> float:
         """log E e^{epsilon steps}: the pure guarantee of an `epsilon`-DP learner, and attained.
@@ -191,8 +178,12 @@ class ChangedRows:
         >>> round(ChangedRows(REPLACE_ONE, 2, 3333, 0.2).mixture_delta(69.0, Guarantee(0.1, 0.0, REPLACE_ONE)), 3)
         0.103
         """
-        epsilon = self._given_a_change(check_real("epsilon", epsilon, low=0))
+        epsilon = check_real("epsilon", epsilon, low=0)
         self._check_inner(inner)
+        if not (self.certain or self.inserted or self.probability == 1):  # log(1 + (e^epsilon - 1)/eta)
+            changed = -math.expm1(self.trials * math.log1p(-self.probability))
+            is_large = epsilon >= _LARGE_EPSILON
+            epsilon = epsilon - math.log(changed) if is_large else math.log1p(math.expm1(epsilon) / changed)
         rows, probabilities = self._law
         return min(1.0, float(probabilities @ _group_deltas(epsilon, inner, self.steps(rows))) + _NEGLIGIBLE)
 
@@ -235,7 +226,14 @@ class ChangedRows:
         (0.2176, 0.1)-DP, replace-one
         """
         self._check_inner(inner)
-        known = inner.group(self.group_size) if self.trials == 0 else self._averaged(inner)
+        if self.trials == 0:
+            known = inner.group(self.group_size)
+        elif math.isinf(inner.epsilon):
+            known = replace(inner, event=None)
+        else:
+            total = self.log_mean(inner.epsilon)
+            moved = chained_delta(inner.epsilon, inner.delta, total, self.steps(self.mean))
+            known = replace(inner, epsilon=total, delta=float(moved), event=None)
         known = replace(
             known,
             neighbouring=self.neighbouring,
@@ -247,17 +245,15 @@ class ChangedRows:
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         return replace(known, epsilon=self._epsilon_at(delta, inner, known.epsilon_at(delta)), delta=delta)
 
-    def inner_epsilon(self, epsilon: float, *, delta: float | None = None, inner_delta: float = 0.0) -> float:
-        """Epsilon to give the learner so that the pipeline has `epsilon`: the inverse of `amplify`.
+    def inner_epsilon(self, epsilon: float, *, delta: float | None = None) -> float:
+        """Epsilon to give a learner that is purely private so that the pipeline has `epsilon`, as `amplify` has it.
 
         Parameters
         ----------
         epsilon : float
             Target, > 0.
         delta : float, optional
-            In (0, 1): of the pipeline; required if `inner_delta` is not 0.
-        inner_delta : float
-            Of the learner, in [0, 1].
+            In (0, 1): of the pipeline.
 
         Returns
         -------
@@ -267,29 +263,18 @@ class ChangedRows:
         Raises
         ------
         ValueError
-            A parameter out of range, or no epsilon reaches the target: the learner's delta alone, over the rows that
-            change, exceeds `delta`.
+            A parameter out of range.
 
         >>> ChangedRows(ADD_REMOVE, inserted=3).inner_epsilon(1.5)
         0.5
         """
         epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
-        inner_delta = check_real("inner_delta", inner_delta, low=0, high=1)
-        if delta is None and inner_delta > 0:
-            raise ValueError(
-                f"delta must be given if inner_delta is not 0, got {delta!r} and inner_delta={inner_delta!r}"
-            )
         if delta is None and self.trials == 0:
             return epsilon / self.group_size
 
         def within(inner):
-            return self.amplify(Guarantee(inner, inner_delta, self.learner_neighbouring), delta).epsilon <= epsilon
+            return self.amplify(Guarantee(inner, 0.0, self.learner_neighbouring), delta).epsilon <= epsilon
 
-        if not within(0.0):
-            raise ValueError(
-                f"no inner epsilon gives delta={delta!r}: the {self.steps(self.mean):.4g} changed records expected, "
-                f"each with inner_delta={inner_delta!r}, take more"
-            )
         high = min(epsilon, LARGEST_EPSILON)
         while high < LARGEST_EPSILON and within(high):
             high = min(2 * high, LARGEST_EPSILON)
@@ -301,21 +286,6 @@ class ChangedRows:
 
     def _check_inner(self, inner: Guarantee) -> None:
         check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
-
-    def _given_a_change(self, epsilon: float) -> float:
-        """e of `mixture_delta`: log(1 + (e^epsilon - 1)/eta)."""
-        if self.certain or self.inserted or self.probability == 1:
-            return epsilon
-        changed = -math.expm1(self.trials * math.log1p(-self.probability))
-        if epsilon < _LARGE_EPSILON:
-            return math.log1p(math.expm1(epsilon) / changed)
-        return epsilon - math.log(changed)
-
-    def _averaged(self, inner: Guarantee) -> Guarantee:
-        if math.isinf(inner.epsilon):
-            return replace(inner, event=None)
-        total = self.log_mean(inner.epsilon)
-        return replace(inner, epsilon=total, delta=float(_group_delta(inner, total, self.steps(self.mean))), event=None)
 
     @cached_property
     def _law(self) -> tuple[NDArray, NDArray]:
@@ -349,16 +319,7 @@ def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
     else:
         losses = sizes * inner.epsilon
         pure = expit(losses) * -np.expm1(np.minimum(epsilon - losses, 0.0))
-        deltas = pure + (1 - pure) * _group_delta(inner, losses, sizes)
+        deltas = pure + (1 - pure) * chained_delta(inner.epsilon, inner.delta, losses, sizes)
     if closed := closed_form(inner.event):
         deltas = np.minimum(deltas, closed.delta(epsilon, sizes * closed.parameter))
     return deltas
-
-
-def _group_delta(inner: Guarantee, losses: Any, sizes: Any) -> Any:
-    """inner.delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, sizes inner.delta, at epsilon = 0."""
-    if inner.delta == 0 or inner.epsilon == 0:
-        return np.minimum(sizes * inner.delta, 1.0)
-    with np.errstate(divide="ignore"):  # no loss, no delta
-        log_sum = losses - inner.epsilon + np.log(np.expm1(-losses) / np.expm1(-inner.epsilon))
-    return np.exp(np.minimum(math.log(inner.delta) + log_sum, 0.0))
