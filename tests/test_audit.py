@@ -233,7 +233,7 @@ class SeedOnly(NoisySum):
     """The old leak: the seed alone decides about the noise."""
 
     def _noise_generator(self, *data):
-        seed = check_random_state(self.random_state)
+        seed = check_random_state("random_state", self.random_state)
         return randomness.secure_generator() if seed is None else np.random.default_rng(seed)
 
 

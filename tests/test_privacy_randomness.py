@@ -246,11 +246,11 @@ def test_large_arrays_are_read_to_the_end():
     ],
 )
 def test_only_none_and_integers_are_seeds(bad):
-    for refuse in (check_random_state, noise_generator, lambda seed: Mean(random_state=seed).fit(DATA)):
+    for refuse in (noise_generator, lambda seed: Mean(random_state=seed).fit(DATA)):
         with pytest.raises(ValueError, match=r"^random_state must be"):
             refuse(bad)
     with pytest.raises(ValueError, match=r"^seed must be"):
-        check_random_state(bad, "seed")
+        check_random_state("seed", bad)
 
 
 def test_large_integers_are_seeds_and_all_of_their_bits_count():

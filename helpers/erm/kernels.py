@@ -63,7 +63,7 @@ class RandomFourierFeatures(DeclaredParameters, TransformerMixin, BaseEstimator)
         "n_frequencies": integer(low=1),
         "gamma": _GAMMA,
         "paired": check_boolean,
-        "random_state": lambda name, value: check_random_state(value, name),
+        "random_state": check_random_state,
     }
 
     def __init__(self, n_frequencies=100, gamma=1.0, paired=True, random_state=None):
@@ -142,7 +142,7 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         "epsilon": real(low=0, inclusive="neither"),
         "n_frequencies": integer(low=1),
         "gamma": _GAMMA,
-        "frequency_state": lambda name, value: check_random_state(value, name),
+        "frequency_state": check_random_state,
     }
 
     def __init__(

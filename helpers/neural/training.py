@@ -193,7 +193,7 @@ def train(
     (2.682, 0.001)-DP, add/remove-one
     """
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    check_random_state(random_state)
+    check_random_state("random_state", random_state)
     accounting = {} if accounting is None else dict(accounting)
     if not set(accounting) <= _ACCOUNTING:
         raise ValueError(f"accounting must hold some of {sorted(_ACCOUNTING)}, got {sorted(accounting)}")

@@ -25,9 +25,11 @@ What this cannot do: erase a generator from the memory of a running process, or 
 import enum
 import hashlib
 import itertools
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
@@ -37,12 +39,13 @@ from randomgen import ChaCha
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from helpers.checks import DeclaredParameters, check_integer
+from helpers.checks import DeclaredParameters
 
 SEED_SECRET = "seed of the noise secret: it was chosen by the caller"
 _KEY_BYTES = 32
 _BLOCK = 1 << 16  # entries hashed at a time
 _DROPPED_BITS = 29  # of a float64's mantissa: what a float32 has not
+_FITTED = re.compile(r"[^_].*_")  # names of what a fit sets
 
 
 class _SystemChaCha(ChaCha):
@@ -79,8 +82,8 @@ def secure_generator() -> np.random.Generator:
     return np.random.Generator(_SystemChaCha(key=secrets.randbits(8 * _KEY_BYTES)))
 
 
-def check_random_state(random_state: Any, name: str = "random_state") -> int | None:
-    """None or an integer >= 0.
+def check_random_state(name: str, random_state: Any) -> int | None:
+    """None or an integer of at least 0.
 
     A `numpy.random.Generator` is refused: it would stay on the estimator, and whoever gets it can wind it back to the
     noise.
@@ -90,16 +93,14 @@ def check_random_state(random_state: Any, name: str = "random_state") -> int | N
     ValueError
         Anything else.
 
-    >>> check_random_state(None), check_random_state(7)
+    >>> check_random_state("random_state", None), check_random_state("random_state", 7)
     (None, 7)
     """
     if random_state is None:
         return None
-    if isinstance(random_state, np.random.Generator | np.random.RandomState | np.random.BitGenerator):
-        raise ValueError(
-            f"{name} must be None or an integer, which can be forgotten after the fit, got {random_state!r}"
-        )
-    return check_integer(name, random_state, low=0)
+    if isinstance(random_state, bool) or not isinstance(random_state, Integral) or random_state < 0:
+        raise ValueError(f"{name} must be None or an integer in [0, inf), which a fit can forget, got {random_state!r}")
+    return int(random_state)
 
 
 def noise_generator(random_state: int | None, *context: Any) -> np.random.Generator:
@@ -125,7 +126,7 @@ def noise_generator(random_state: int | None, *context: Any) -> np.random.Genera
     >>> one.normal() == same.normal(), one.normal() == other.normal()
     (True, False)
     """
-    seed = check_random_state(random_state)
+    seed = check_random_state("random_state", random_state)
     if seed is None:
         return secure_generator()
     parts = (_array_digest(item, exact=False) if _is_array(item) else _digest(item) for item in context)
@@ -166,7 +167,7 @@ class PrivateMixin(DeclaredParameters):
     random_state: int | None
     get_params: Callable[..., dict[str, Any]]  # scikit-learn's
     _get_param_names: Callable[[], list[str]]
-    _allowed: ClassVar[dict] = {"random_state": lambda name, value: check_random_state(value, name)}
+    _allowed: ClassVar[dict] = {"random_state": check_random_state}
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
@@ -179,36 +180,27 @@ class PrivateMixin(DeclaredParameters):
 
         `data` is all that was passed to `fit`: what is left out here could change while the noise stays.
         """
-        if check_random_state(self.random_state) is None:
+        if self.random_state is None:
             return secure_generator()
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
         return noise_generator(self.random_state, type(self), parameters, *data)
 
     def _forget(self) -> None:
         """Remove what an earlier fit has set: not every combination of parameters sets the same."""
-        for name in filter(_is_fitted, list(vars(self))):
+        for name in filter(_FITTED.fullmatch, list(vars(self))):
             delattr(self, name)
 
     def __getstate__(self):
         state: Any = super().__getstate__()
-        if not _looks_fitted(state):
+        if not any(map(_FITTED.fullmatch, state)):
             return state  # a worker process needs the seed
         parameters = {name: _without_seed(state[name]) for name in self._get_param_names() if name in state}
         return state | parameters | ({"random_state": None} if "random_state" in state else {})
 
 
-def _is_fitted(attribute: str) -> bool:
-    """Whether this is the name of something that a fit sets."""
-    return attribute.endswith("_") and not attribute.startswith("_")
-
-
-def _looks_fitted(attributes: Iterable[str]) -> bool:
-    return any(map(_is_fitted, attributes))
-
-
 def _without_seed(parameter: Any) -> Any:
     """A parameter of a fitted object; if it is an unfitted estimator, one that has forgotten its seeds."""
-    if not isinstance(parameter, BaseEstimator) or _looks_fitted(vars(parameter)):
+    if not isinstance(parameter, BaseEstimator) or any(map(_FITTED.fullmatch, vars(parameter))):
         return parameter
     seeds = {name: None for name in parameter.get_params() if name.split("__")[-1] == "random_state"}
     return clone(parameter).set_params(**seeds) if seeds else parameter
@@ -233,7 +225,11 @@ def _digest(item: Any) -> bytes:
     kind = f"{type(item).__module__}.{type(item).__qualname__}"
     match item:
         case type() | FunctionType():
-            return _node("definition", [_name(item), *map(_digest, _held(item))])
+            held: tuple = ()  # what a function depends on besides its arguments; a class is known by its name
+            if isinstance(item, FunctionType):
+                closed_over = [cell.cell_contents for cell in item.__closure__ or ()]
+                held = item.__code__, item.__defaults__, item.__kwdefaults__, closed_over
+            return _node("definition", [f"{item.__module__}.{item.__qualname__}".encode(), *map(_digest, held)])
         case CodeType():
             return _node("code", map(_digest, (item.co_code, item.co_names, item.co_consts)))
         case None | bool() | int() | float() | complex() | str() | bytes() | range() | enum.Enum():
@@ -251,18 +247,6 @@ def _digest(item: Any) -> bytes:
     return _node(kind, [joblib.hash(item).encode()])
 
 
-def _name(item: type | FunctionType) -> bytes:
-    return f"{item.__module__}.{item.__qualname__}".encode()
-
-
-def _held(item: type | FunctionType) -> tuple:
-    """What a function depends on besides its arguments; a class is known by its name."""
-    if isinstance(item, type):
-        return ()
-    closed_over = [cell.cell_contents for cell in item.__closure__ or ()]
-    return item.__code__, item.__defaults__, item.__kwdefaults__, closed_over
-
-
 def _is_array(item: Any) -> bool:
     return issparse(item) or (hasattr(item, "__array__") and not isinstance(item, np.generic))
 
@@ -277,17 +261,14 @@ def _array_digest(item: Any, *, exact: bool) -> bytes:
     flat, shape = item.reshape(-1), repr(item.shape).encode()
     if item.dtype.kind not in "biuf":
         return _node("objects", itertools.chain([shape], map(_digest, flat.tolist())))
-    numbers = _float_bits if item.dtype.kind == "f" else _integer_bits
+
+    def bits(block):
+        if item.dtype.kind != "f":
+            return block.astype("<i8")
+        found = (block.astype("<f8") + 0.0).view("<u8")  # -0.0 becomes 0.0
+        # The mantissa is rounded to a float32's, but not the exponent: tiny values stay different.
+        half = np.uint64(1 << (_DROPPED_BITS - 1))
+        return found if exact else (found + half) >> np.uint64(_DROPPED_BITS)
+
     blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
-    return _node(item.dtype.kind, itertools.chain([shape], (numbers(block, exact).tobytes() for block in blocks)))
-
-
-def _integer_bits(block: np.ndarray, exact: bool) -> np.ndarray:
-    return block.astype("<i8")
-
-
-def _float_bits(block: np.ndarray, exact: bool) -> np.ndarray:
-    """Bits of the numbers, the mantissa rounded to a float32's (but not the exponent: tiny values stay different)."""
-    bits = (block.astype("<f8") + 0.0).view("<u8")  # -0.0 becomes 0.0
-    half = np.uint64(1 << (_DROPPED_BITS - 1))
-    return bits if exact else (bits + half) >> np.uint64(_DROPPED_BITS)
+    return _node(item.dtype.kind, itertools.chain([shape], (bits(block).tobytes() for block in blocks)))

@@ -92,7 +92,7 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
         """
         check_is_fitted(self, "guarantee_")
         self._check_parameters()
-        rng = np.random.default_rng(check_random_state(random_state))
+        rng = np.random.default_rng(check_random_state("random_state", random_state))
         classes = self.synthesizer_.domain_.classes
         sizes = [(self.n_samples + len(classes) - 1 - i) // len(classes) for i in range(len(classes))]
         parts = [

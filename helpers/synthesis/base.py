@@ -127,7 +127,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         check_integer("n", n, low=0)
         if label is not None:
             check_choice("label", label, self.domain_.classes)
-        rng = np.random.default_rng(check_random_state(random_state))
+        rng = np.random.default_rng(check_random_state("random_state", random_state))
         given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
         return self.domain_.decode(self._sample_codes(n, given, rng), rng)
 
