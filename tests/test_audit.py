@@ -306,18 +306,18 @@ PAIR = neighbouring_data(REPLACE_ONE)
 
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
 def test_neighbouring_data_differ_in_one_record(relation):
-    (X, y), (other_X, other_y) = neighbouring_data(relation, n_records=11, n_features=3)
+    (X, y), (other_X, other_y) = neighbouring_data(relation, n_features=3)
     assert np.linalg.norm(X, axis=1).max() <= 1
     assert set(y[:-1]) == set(y) == {0, 1}
-    assert len(X) == 11
-    assert np.array_equal(X[:10], other_X[:10])
-    assert np.array_equal(y[:10], other_y[:10])
-    assert len(other_X) == (10 if relation is ADD_REMOVE else 11)
+    assert len(X) == 40
+    assert np.array_equal(X[:39], other_X[:39])
+    assert np.array_equal(y[:39], other_y[:39])
+    assert len(other_X) == (39 if relation is ADD_REMOVE else 40)
     if relation is REPLACE_ONE:
         assert (y[-1], other_y[-1]) == (1, 0)
         assert np.array_equal(X, other_X)
-    with pytest.raises(ValueError, match=r"^n_records must be"):
-        neighbouring_data(relation, n_records=3)
+    with pytest.raises(ValueError, match=r"^n_features must be"):
+        neighbouring_data(relation, n_features=0)
     with pytest.raises(ValueError, match=r"^neighbouring must be"):
         neighbouring_data("replace")
 

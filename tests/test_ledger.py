@@ -255,7 +255,7 @@ def test_parts_cost_as_much_as_the_dearest():
 
 def test_what_is_fitted_is_billed_with_its_guarantee():
     class Fitted:
-        guarantee_ = Guarantee(0.5, 1e-6, REPLACE_ONE, ComposedDpEvent([GaussianDpEvent(3.0)]), ("a schema",))
+        guarantee_ = Guarantee(0.5, 1e-6, REPLACE_ONE, ComposedDpEvent((GaussianDpEvent(3.0),)), ("a schema",))
 
     made = ledger()
     made.fitted(lambda r: Fitted())

@@ -484,7 +484,7 @@ def test_monotonic_scores_are_an_assumption_and_need_add_remove():
     made = Ledger(np.array([1, 2]), ADD_REMOVE, np.random.default_rng(0))
     made.choose(np.copy, 1.0, epsilon=1.0, monotonic=True)
     assert "scores monotone in the records" in made.guarantee(1.0, 0.0, source="").assumes
-    with pytest.raises(ValueError, match=r"^neighbouring must be add/remove-one"):
+    with pytest.raises(ValueError, match=r"^neighbouring must be one of .*ADD_OR_REMOVE_ONE"):
         exponential_probabilities(Untouchable(), Sensitivity(1.0, REPLACE_ONE, "linf"), 1.0, monotonic=True)
 
 

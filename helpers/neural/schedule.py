@@ -513,7 +513,7 @@ def _accounted(sigma: NDArray, rates: NDArray) -> tuple[DpEvent, int]:
 
 
 def _together(beside: tuple[DpEvent, ...], steps: DpEvent) -> DpEvent:
-    return ComposedDpEvent([*beside, steps]) if beside else steps
+    return ComposedDpEvent((*beside, steps)) if beside else steps
 
 
 @contextmanager
@@ -537,7 +537,7 @@ def _event(sigma: NDArray, rates: NDArray) -> DpEvent:
     for level, count in zip(*_levels(sigma, rates), strict=True):
         step = _one_step(*level)
         parts.append(step if count == 1 else SelfComposedDpEvent(step, int(count)))
-    return parts[0] if len(parts) == 1 else ComposedDpEvent(parts)
+    return parts[0] if len(parts) == 1 else ComposedDpEvent(tuple(parts))
 
 
 def _one_step(noise: float, rate: float) -> DpEvent:

@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 
 import attr
 import numpy as np
-from dp_accounting import (
-    NeighboringRelation,
-    PrivacyAccountant,
-    UnsupportedEventError,
-    dp_event,
-    get_epsilon_gaussian,
-    get_sigma_gaussian,
-)
+from dp_accounting import NeighboringRelation, UnsupportedEventError, dp_event, get_epsilon_gaussian, get_sigma_gaussian
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_privacy_parameters
@@ -79,7 +72,7 @@ def gaussian_delta(epsilon: float, mu: float | NDArray) -> float | NDArray:
     log_lower = epsilon + log_ndtr(-moved / 2 - epsilon / moved)
     # Rounding can put the two in the wrong order when the difference is below the last digit.
     delta = np.exp(log_upper) * -np.expm1(np.minimum(log_lower - log_upper, 0.0))
-    return _unwrap(np.where(mu > 0, delta, 0.0))
+    return unwrapped(np.where(mu > 0, delta, 0.0))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
@@ -195,7 +188,7 @@ def laplace_delta(epsilon: float, pure_epsilon: float | NDArray) -> float | NDAr
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     pure_epsilon = _check_distances("pure_epsilon", pure_epsilon)
-    return _unwrap(np.abs(np.expm1(np.minimum((epsilon - pure_epsilon) / 2, 0.0))))  # 0, never -0
+    return unwrapped(np.abs(np.expm1(np.minimum((epsilon - pure_epsilon) / 2, 0.0))))  # 0, never -0
 
 
 def laplace_epsilon(delta: float, pure_epsilon: float) -> float:
@@ -282,7 +275,8 @@ def _check_distances(name: str, value: ArrayLike) -> NDArray | np.float64:
     return value
 
 
-def _unwrap(value: NDArray) -> float | NDArray:
+def unwrapped(value: NDArray) -> float | NDArray:
+    """A number instead of an array without dimensions."""
     return float(value) if np.ndim(value) == 0 else value
 
 
@@ -581,14 +575,14 @@ def closed_form(event: dp_event.DpEvent | None) -> ClosedForm | None:
     return ClosedForm(gaussian_epsilon, gaussian_delta, mu)
 
 
-def _spend(accountant: PrivacyAccountant, event: dp_event.DpEvent) -> PrivacyAccountant:
+def _spend(accountant: Any, event: dp_event.DpEvent) -> Any:
     try:
         return accountant.compose(event)
     except UnsupportedEventError as error:
         raise ValueError(f"event must be one that {type(accountant).__name__} supports: {error}") from error
 
 
-def _accountant(neighbouring: NeighboringRelation, method: str = "pld", interval: float = 1e-4) -> PrivacyAccountant:
+def _accountant(neighbouring: NeighboringRelation, method: str = "pld", interval: float = 1e-4) -> Any:
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     if check_choice("method", method, ("pld", "rdp")) == "rdp":
         return _RenyiAccountant(neighboring_relation=neighbouring)

@@ -358,17 +358,15 @@ def audit_estimator(
     )
 
 
-def neighbouring_data(
-    neighbouring: NeighboringRelation, *, n_records: int = 40, n_features: int = 2
-) -> tuple[Records, Records]:
+def neighbouring_data(neighbouring: NeighboringRelation, *, n_features: int = 2) -> tuple[Records, Records]:
     """Two public data sets that differ in one record, the last, as far as a record in the unit ball can.
+
+    The first one has 40 records, half of them in class 0 and half in class 1.
 
     Parameters
     ----------
     neighbouring : NeighboringRelation
         `REPLACE_ONE`: the last record's label differs. `ADD_REMOVE`: the second data set lacks it.
-    n_records : int
-        Of the first data set, at least 4; about half of them in class 0 and half in class 1.
     n_features : int
         At least 1.
 
@@ -383,11 +381,9 @@ def neighbouring_data(
     """
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     rng = np.random.default_rng(0)
-    X = rng.uniform(
-        -0.5, 0.5, (check_integer("n_records", n_records, low=4), check_integer("n_features", n_features, low=1))
-    )
+    X = rng.uniform(-0.5, 0.5, (40, check_integer("n_features", n_features, low=1)))
     X /= np.sqrt(n_features)
-    y = np.arange(1, n_records + 1) % 2
+    y = np.arange(1, 41) % 2
     y[-1], X[-1] = 1, np.eye(n_features)[0]
     if neighbouring is ADD_REMOVE:
         return (X, y), (X[:-1], y[:-1])

@@ -60,7 +60,8 @@ class Guarantee:
         `ADD_REMOVE` or `REPLACE_ONE`.
     event : DpEvent, optional
         What was run, where dp-accounting can describe it. Noise multipliers are relative to the sensitivity
-        under `neighbouring`. The caller answers for its agreement with epsilon and delta.
+        under `neighbouring`. The caller answers for its agreement with epsilon and delta. A composed event has a
+        tuple of parts, since equal events are counted.
     assumes : iterable of str
         What must be public or true for the guarantee to hold; kept as a tuple.
     source : str
@@ -205,7 +206,7 @@ class Guarantee:
         delta = self.delta if math.isinf(epsilon) else group_delta(self.epsilon, self.delta, size)
         if event is not None and delta > 0 and math.isfinite(epsilon):
             delta = min(delta, event_delta(event, epsilon, self.neighbouring))
-        source = self._extended_source(f"group of {size} (Vadhan 2017, Lemma 2.2)")
+        source = "; ".join(filter(None, [self.source, f"group of {size} (Vadhan 2017, Lemma 2.2)"]))
         return replace(self, epsilon=epsilon, delta=delta, event=event, source=source)
 
     def subsampled(self, rate: float) -> "Guarantee":
@@ -233,10 +234,8 @@ class Guarantee:
         0.1586
         """
         rate = check_real("rate", rate, low=0, high=1)
-        if self.neighbouring is not ADD_REMOVE:
-            raise ValueError(
-                f"neighbouring must be add/remove-one for Poisson subsampling, got {RELATION_NAMES[self.neighbouring]}"
-            )
+        check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
+        source = f"Poisson sample at rate {rate:g} (Balle, Barthe and Gaboardi 2018, Theorem 8)"
         epsilon = 0.0 if rate == 0 else self.epsilon
         if 0 < epsilon <= LARGEST_EPSILON:
             epsilon = math.log1p(rate * math.expm1(epsilon))
@@ -246,9 +245,7 @@ class Guarantee:
             delta=rate * self.delta,
             event=None,
             assumes=tuple(dict.fromkeys((*self.assumes, "secret sample"))),
-            source=self._extended_source(
-                f"Poisson sample at rate {rate:g} (Balle, Barthe and Gaboardi 2018, Theorem 8)"
-            ),
+            source="; ".join(filter(None, [self.source, source])),
         )
 
     def under_replace_one(self) -> "Guarantee":
@@ -270,12 +267,12 @@ class Guarantee:
         return replace(self.group(2), neighbouring=REPLACE_ONE)
 
     def as_event(self) -> dp_event.DpEvent:
-        """The event to account for: `event`, hashable, or the worst mechanism with this epsilon and delta.
+        """The event to account for: `event`, or the worst mechanism with this epsilon and delta.
 
         >>> Guarantee(1.0, 0.0, ADD_REMOVE).as_event()
         ApproximateDpEvent(epsilon=1.0, delta=0.0)
         """
-        return _worst_event(self.epsilon, self.delta) if self.event is None else _with_tuples(self.event)
+        return _worst_event(self.epsilon, self.delta) if self.event is None else self.event
 
     def __str__(self) -> str:
         return f"({self.epsilon:.4g}, {self.delta:.4g})-DP, {RELATION_NAMES[self.neighbouring]}"
@@ -292,9 +289,6 @@ class Guarantee:
         }
         items = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows.items())
         return f'<div class="privacy-card"><p class="privacy-card-title">Privacy card</p><dl>{items}</dl></div>'
-
-    def _extended_source(self, step: str) -> str:
-        return f"{self.source}; {step}" if self.source else step
 
     def _event_is_readable(self) -> bool:
         return self.event is not None and event_supported(self.event, self.neighbouring)
@@ -343,8 +337,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
         raise ValueError("guarantees must not be empty")
     relation = parts[0].neighbouring
     if any(g.neighbouring is not relation for g in parts):
-        names = ", ".join(sorted(RELATION_NAMES.values()))
-        raise ValueError(f"guarantees must have one neighbouring relation, got {names}")
+        raise ValueError("guarantees must have one neighbouring relation, got add/remove-one and replace-one")
     first, count = parts[0], len(parts)
     # Equal events are counted, because n equal events compose far faster than n different ones.
     counted = Counter(g.as_event() for g in parts)
@@ -353,9 +346,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     if method == "basic":
         epsilon, total = math.fsum(g.epsilon for g in parts), min(math.fsum(g.delta for g in parts), 1.0)
         if delta is not None and check_real("delta", delta, low=0, high=1) < total:
-            raise ValueError(
-                f"delta must be at least the sum of the deltas, {total:g}, for method 'basic', got {delta!r}"
-            )
+            raise ValueError(f"delta must be at least the sum of the deltas, {total:g}, got {delta!r}")
     else:
         total = check_real("delta", delta, low=0, high=1, inclusive="neither")
         slack = total - count * first.delta
@@ -370,21 +361,10 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
         elif slack > 0:
             epsilon, _ = advanced_composition(first.epsilon, first.delta, count, slack)
         else:
-            least = f"the sum of the deltas, {count * first.delta:g}"
-            raise ValueError(f"delta must exceed {least}, for method 'advanced', got {delta!r}")
+            raise ValueError(f"delta must exceed the sum of the deltas, {count * first.delta:g}, got {delta!r}")
     assumes = tuple(dict.fromkeys(item for g in parts for item in g.assumes))
     source = f"{count} releases, {_COMPOSITION_SOURCES[method]}"
     return Guarantee(epsilon, total, relation, event, assumes, source)
-
-
-def _with_tuples(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """The event with tuples in place of lists, so that it has a hash."""
-    match event:
-        case dp_event.ComposedDpEvent(events=events):
-            return dp_event.ComposedDpEvent(tuple(map(_with_tuples, events)))
-        case dp_event.SelfComposedDpEvent(event=inner, count=count):
-            return dp_event.SelfComposedDpEvent(_with_tuples(inner), count)
-    return event
 
 
 def _worst_event(epsilon: float, delta: float) -> dp_event.DpEvent:

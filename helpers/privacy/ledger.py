@@ -47,7 +47,7 @@ from helpers.privacy.accounting import (
     furthest,
     gaussian_epsilon,
 )
-from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
+from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.randomness import noise_assumptions, secure_generator
 
 EXACT_REALS = "exact real arithmetic"
@@ -68,6 +68,9 @@ and Rogers 2021, Lemma 3.2).
 
 Query = Callable[[Any], Any]
 _positive = partial(check_real, low=0, inclusive="neither")
+_accounted = lru_cache(maxsize=256)(
+    event_epsilon
+)  # fits with equal parameters have equal bills, and each takes seconds
 
 
 @dataclass(frozen=True)
@@ -550,11 +553,9 @@ class Ledger:
         Source: McSherry 2009, Theorem 4 (parallel composition). Under add/remove one record is in one part; under
         replace-one the record that replaces another takes its place.
         """
-        found = []
-        for choose in choices:
-            part = self.view(choose)
+        found = [self.view(choose) for choose in choices]
+        for part in found:
             part.bill, part._claims, part._parts = {}, {}, []
-            found.append(part)
         self._parts.append(found)
         return found
 
@@ -618,7 +619,8 @@ class Ledger:
             if most <= enough or all(isinstance(one.event, dp_event.GaussianDpEvent) for one in others):
                 return most
         method = "rdp" if any(isinstance(one.event, dp_event.ZCDpEvent) for one in others) else "pld"
-        accounted = _accounted(others, max(left, 0.0), self.neighbouring, method, interval)
+        whole = dp_event.ComposedDpEvent(others)
+        accounted = _accounted(whole, max(left, 0.0), self.neighbouring, method=method, interval=interval)
         return spent + max(accounted - _SMALLEST, 0.0)
 
     def guarantee(
@@ -654,7 +656,7 @@ class Ledger:
         spent = self.epsilon(delta, interval=interval, enough=most)
         if isinstance(bound, dp_event.ZCDpEvent):
             kept = self.rho() <= bound.rho * (1 + _ROUNDING)
-            spent = _accounted((bound,), delta, self.neighbouring, "rdp", interval) if kept else math.inf
+            spent = _accounted(bound, delta, self.neighbouring, method="rdp") if kept else math.inf
         if not spent <= most:
             raise RuntimeError(
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
@@ -681,7 +683,7 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
     """
 
     def affordable(rho):
-        return rho == 0 or event_epsilon(dp_event.ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
+        return event_epsilon(dp_event.ZCDpEvent(rho), delta, ADD_REMOVE, method="rdp") <= epsilon
 
     return furthest(affordable, 0.0, epsilon)
 
@@ -698,14 +700,6 @@ def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
     if np.ndim(scale):  # a grid for each entry
         return scale * to_grid(noisy / scale, 1.0)
     return to_grid(noisy, float(scale))
-
-
-@lru_cache(maxsize=256)
-def _accounted(
-    events: tuple[dp_event.DpEvent, ...], delta: float, neighbouring: NeighboringRelation, method: str, interval: float
-) -> float:
-    """Epsilon of the events together; fits with equal parameters have equal bills, which take seconds to account."""
-    return event_epsilon(dp_event.ComposedDpEvent(events), delta, neighbouring, method=method, interval=interval)
 
 
 # The laws of noise
@@ -859,10 +853,8 @@ def exponential_probabilities(
     """
     check_sensitivity(sensitivity)
     check_real("epsilon", epsilon, low=0, inclusive="neither")
-    if check_boolean("monotonic", monotonic) and sensitivity.neighbouring is not ADD_REMOVE:
-        raise ValueError(
-            f"neighbouring must be add/remove-one for monotonic scores, got {RELATION_NAMES[sensitivity.neighbouring]}"
-        )
+    if check_boolean("monotonic", monotonic):
+        check_choice("neighbouring", sensitivity.neighbouring, (ADD_REMOVE,))
     scale = (1 if monotonic else 2) * sensitivity.value
     return softmax(epsilon / scale * as_scores(scores))
 

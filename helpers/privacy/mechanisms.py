@@ -15,7 +15,7 @@ from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import check_choice, check_real
-from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_multiplier
+from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_multiplier, unwrapped
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.ledger import NORMS, Ledger, Sensitivity, as_scores, check_sensitivity
 
@@ -63,7 +63,7 @@ def laplace(
     ledger = _ledger_of(value, sensitivity, epsilon, rng)
     noisy = ledger.laplace(_as_floats(sensitivity, "l1"), sensitivity.value, epsilon)
     source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
-    return Release(_unwrap(noisy), ledger.guarantee(epsilon, 0.0, source=source))
+    return Release(unwrapped(noisy), ledger.guarantee(epsilon, 0.0, source=source))
 
 
 def gaussian(
@@ -108,7 +108,7 @@ def gaussian(
     multiplier, ledger = gaussian_multiplier(epsilon, delta), _ledger_of(value, sensitivity, epsilon, rng)
     noisy = ledger.gaussian(_as_floats(sensitivity, "l2"), sensitivity.value, multiplier)
     source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
-    return Release(_unwrap(noisy), ledger.guarantee(epsilon, delta, source=source))
+    return Release(unwrapped(noisy), ledger.guarantee(epsilon, delta, source=source))
 
 
 def report_noisy_max(
@@ -240,7 +240,3 @@ def _as_floats(sensitivity: Sensitivity, norm: str) -> Callable[[ArrayLike], NDA
         return value
 
     return query
-
-
-def _unwrap(value: NDArray[np.float64]) -> float | NDArray[np.float64]:
-    return float(value) if value.ndim == 0 else value

@@ -179,7 +179,7 @@ class ChangedRows:
         0.103
         """
         epsilon = check_real("epsilon", epsilon, low=0)
-        self._check_inner(inner)
+        check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
         if not (self.certain or self.inserted or self.probability == 1):  # log(1 + (e^epsilon - 1)/eta)
             changed = -math.expm1(self.trials * math.log1p(-self.probability))
             is_large = epsilon >= _LARGE_EPSILON
@@ -225,7 +225,7 @@ class ChangedRows:
         >>> print(rows.amplify(Guarantee(0.1, 0.0, REPLACE_ONE), delta=0.1))
         (0.2176, 0.1)-DP, replace-one
         """
-        self._check_inner(inner)
+        check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
         if self.trials == 0:
             known = inner.group(self.group_size)
         elif math.isinf(inner.epsilon):
@@ -243,7 +243,14 @@ class ChangedRows:
         if delta is None:
             return known
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        return replace(known, epsilon=self._epsilon_at(delta, inner, known.epsilon_at(delta)), delta=delta)
+        epsilon, most = known.epsilon_at(delta), float(self.steps(self._law[0][-1]))
+        enough = [most * inner.epsilon]
+        if closed := closed_form(inner.event):
+            enough.append(closed.epsilon(delta / 2, most * closed.parameter))
+        high = min(max(filter(math.isfinite, enough), default=math.inf), epsilon)
+        if math.isfinite(high) and self.mixture_delta(high, inner) <= delta:
+            epsilon = furthest(lambda smaller: self.mixture_delta(smaller, inner) <= delta, high, 0.0)
+        return replace(known, epsilon=epsilon, delta=delta)
 
     def inner_epsilon(self, epsilon: float, *, delta: float | None = None) -> float:
         """Epsilon to give a learner that is purely private so that the pipeline has `epsilon`, as `amplify` has it.
@@ -284,9 +291,6 @@ class ChangedRows:
     def _cost(self) -> int:
         return 1 if self.learner_neighbouring is REPLACE_ONE else 2
 
-    def _check_inner(self, inner: Guarantee) -> None:
-        check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
-
     @cached_property
     def _law(self) -> tuple[NDArray, NDArray]:
         """Numbers of rows but for a negligible upper tail, and their probabilities; the lower tail is rounded up."""
@@ -299,17 +303,6 @@ class ChangedRows:
         probabilities = draws.pmf(extra)
         probabilities[0] = draws.cdf(extra[0])
         return self.certain + extra, probabilities
-
-    def _epsilon_at(self, delta: float, inner: Guarantee, known: float) -> float:
-        """Smallest epsilon with mixture_delta <= `delta`, or `known` if that is smaller."""
-        most = float(self.steps(self._law[0][-1]))
-        enough = [most * inner.epsilon]
-        if closed := closed_form(inner.event):
-            enough.append(closed.epsilon(delta / 2, most * closed.parameter))
-        high = min(max(filter(math.isfinite, enough), default=math.inf), known)
-        if math.isinf(high) or self.mixture_delta(high, inner) > delta:
-            return known
-        return furthest(lambda epsilon: self.mixture_delta(epsilon, inner) <= delta, high, 0.0)
 
 
 def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
