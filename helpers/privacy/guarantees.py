@@ -164,9 +164,8 @@ class Guarantee:
         0.2876
         """
         epsilon = check_real("epsilon", epsilon, low=0)
-        implied = 1.0
-        if self.epsilon != math.inf:
-            implied = optimal_delta(epsilon, self.epsilon, 1, delta_each=self.delta)
+        is_infinite = math.isinf(self.epsilon)
+        implied = 1.0 if is_infinite else optimal_delta(epsilon, self.epsilon, 1, delta_each=self.delta)
         if self._event_is_readable():
             return min(implied, event_delta(self.event, epsilon, self.neighbouring))
         return implied

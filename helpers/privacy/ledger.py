@@ -68,9 +68,8 @@ and Rogers 2021, Lemma 3.2).
 
 Query = Callable[[Any], Any]
 _positive = partial(check_real, low=0, inclusive="neither")
-_accounted = lru_cache(maxsize=256)(
-    event_epsilon
-)  # fits with equal parameters have equal bills, and each takes seconds
+# Fits with equal parameters have equal bills, and to account for one may take seconds.
+_accounted = lru_cache(maxsize=256)(event_epsilon)
 
 
 @dataclass(frozen=True)
