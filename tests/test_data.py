@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 from scipy.stats import binomtest
 
 from helpers import data, paths
-from helpers.data import files, images, loaders
+from helpers.data import files, loaders
 from helpers.data.sets import BENCHMARK, card
 
 # Rows, columns, minority records and rows whose X occurred before, of the files at hand.
@@ -208,7 +208,7 @@ def test_ham10000_keeps_lesions_together():
 
 def test_ham10000_metadata_is_in_the_order_of_the_images():
     dataset = load_or_skip("ham10000")
-    metadata = images.ham10000_metadata()
+    metadata = loaders.ham10000_metadata()
     assert (np.unique(metadata["lesion_id"], return_inverse=True)[1] == dataset.groups).all()
     assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
     assert metadata["age"].isna().sum() == 57

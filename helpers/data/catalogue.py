@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
-from helpers.data import files, images, loaders, sets, tables
+from helpers.data import files, loaders, sets, tables
 from helpers.data.dataset import Dataset
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
@@ -23,7 +23,7 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "kddcup99": loaders.kddcup99,
     "electricity": loaders.electricity,
     "madelon": loaders.madelon,
-    "ham10000": images.ham10000,
+    "ham10000": loaders.ham10000,
 }
 
 

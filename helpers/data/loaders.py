@@ -7,7 +7,7 @@ scikit-learn's fetcher, and eleven sets of imbalanced-learn's benchmark (Ding 20
 publisher's archive; no SHA-256 is known of either, so they are held against their published size, labels and imbalance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,9 @@ OPENML = "https://www.openml.org"
 FIGSHARE = "https://ndownloader.figshare.com"
 KDD_URL = f"{FIGSHARE}/files/5976042"  # where scikit-learn takes it from
 MAX_KDD_BYTES = 4 * 2**20
+HAM10000_PICTURES = "ham10000/dermamnist.npz"
+HAM10000_PARTS = {"train": 7007, "val": 1003, "test": 2005}
+"""Images in each part of the publisher's split, in the order of the rows."""
 DENIALS_OF_SERVICE = ("back", "land", "neptune", "pod", "smurf", "teardrop")
 _MISSING = "?"  # a level of its own in Adult
 # Which class of scikit-learn's bundled sets is told from the rest, and n0/n1 after thinning it (None: as it is).
@@ -224,3 +227,53 @@ def madelon() -> Dataset:
     # Records and labels of the training part, then of the validation part.
     parts = [pd.read_csv(folder / relative, sep=r"\s+", header=None) for relative in known.files]
     return known.schema.records(pd.concat(parts[::2]), pd.concat(parts[1::2])[0] == 1, "madelon")
+
+
+def ham10000() -> Dataset:
+    """HAM10000 dermatoscopic images at DermaMNIST's size: 10,015 x 2,352 pixel values in [0, 1].
+
+    A row is an image 28 x 28 x 3 in C order (`X.reshape(-1, 28, 28, 3)`). `groups` are the 7,470 lesions: one lesion
+    has up to six images, so a record of a privacy claim may be an image or a lesion.
+    """
+    known, told = card("ham10000"), ham10000_metadata()
+    shapes = {f"{part}_images": (n, 28, 28, 3) for part, n in HAM10000_PARTS.items()}
+    arrays = files.read_npz(ham10000_folder(known.files) / HAM10000_PICTURES, shapes)
+    X = np.concatenate(list(arrays.values())).reshape(known.n, -1) / 255.0
+    lesions = np.unique(told["lesion_id"].to_numpy(str), return_inverse=True)[1]
+    return known.schema.records(X, told["dx"].map(known.schema.class_names.index), "ham10000", groups=lesions)
+
+
+def ham10000_metadata() -> pd.DataFrame:
+    """What is known of each image, in the row order of `load("ham10000")`: 10,015 rows.
+
+    Returns
+    -------
+    DataFrame
+        Columns image_id, lesion_id, dx, dx_type, age (years, NaN where missing), sex and localization ("unknown" where
+        missing). Age and sex belong to a person: not public.
+
+    Raises
+    ------
+    DatasetUnavailable
+        The files are not to be found.
+
+    Source: Tschandl, Rosendahl and Kittler 2018.
+    """
+    folder = ham10000_folder(card("ham10000").files)
+    with np.load(folder / HAM10000_PICTURES) as archive:
+        ids = np.concatenate([archive[f"{part}_ids"] for part in HAM10000_PARTS])
+    table = pd.read_csv(folder / "ham10000/HAM10000_metadata.csv").set_index("image_id")
+    return table.loc[ids].rename_axis("image_id").reset_index()
+
+
+def ham10000_folder(wanted: Mapping[str, str | None]) -> Path:
+    """The folder that holds these files of HAM10000 (relative path -> SHA-256), which have been checked."""
+    folder = files.find_verified(wanted)
+    if folder is None:
+        advice = (
+            "get online and make the files, which no client fetches in this form, from the images and the table of "
+            "Harvard Dataverse doi:10.7910/DVN/DBW86T: pictures of 200 x 150 pixels, and their central squares, "
+            "bicubic to 28 x 28, split as in DermaMNIST"
+        )
+        raise files.DatasetUnavailable("ham10000", wanted, advice, "no folder holds its files")
+    return folder
