@@ -357,7 +357,7 @@ def pretend_online(monkeypatch):
 def write_benchmark(target, name, **changes):
     """A file of the right shape and ratio, but for the changes."""
     known = card(name)
-    n_minority = round(known.n / (1 + known.published_ratio))
+    n_minority = round(known.n / (1 + known.ratio))
     arrays = {
         "data": np.zeros((known.n, known.n_features)),
         "label": np.repeat([-1, 1], [known.n - n_minority, n_minority]),

@@ -30,7 +30,7 @@ def test_every_data_set_has_a_loader_and_a_file_of_its_own():
 def test_asking_for_one_card_reads_no_other_file(monkeypatch):
     read, seen = Schema.read, []
     monkeypatch.setattr(sets.Schema, "read", lambda file: seen.append(file.name) or read(file))
-    sets._card.cache_clear()
+    sets.card.cache_clear()
     data.load("gaussian_mixture")
     data.load("wine")
     assert seen == ["gaussian_mixture.yaml", "wine.yaml"]

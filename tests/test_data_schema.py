@@ -193,15 +193,13 @@ def test_a_proposal_marks_what_comes_from_the_records_and_is_refused_until_confi
     for value in ("18", "120", " 9", "22.5", "north", "Müller"):
         assert value in body
         assert all("!private-confirm-or-replace" in line for line in body.splitlines() if value in line)
-    with pytest.raises(ValueError, match="23 entries with the mark !private-confirm-or-replace; confirm") as refused:
+    with pytest.raises(ValueError, match="23 entries with the mark !private-confirm-or-replace, the") as refused:
         Schema.parse(text)
-    named, _, more = str(refused.value).partition("mark: ")[2].partition(" and ")
-    assert named.split(", ")[:4] == ["basis", "label.levels", "label.minority", "columns.age.kind"]
-    assert more == "17 more"
+    assert "the first in line 5; confirm" in str(refused.value)
     few = text
     for entry in ("levels", "minority", "kind", "low", "high", "missing"):
         few = few.replace(f"{entry}: {MARK}", f"{entry}:")
-    with pytest.raises(ValueError, match=r"got 1 entries .*mark: basis$"):
+    with pytest.raises(ValueError, match=r"got 1 entries .*in line 5;"):
         Schema.parse(few)
     assert "north" not in str(refused.value)
     assert "120" not in str(refused.value)
@@ -253,17 +251,18 @@ def test_any_table_has_a_proposal_that_it_follows(rows):
         (("missing: true", "missing: maybe"), r"columns\.bmi\.missing must be one of 'true', 'false'"),
         (("levels: [no, yes]}", "levels: [no, yes, other]}"), r"columns\.smoker\.levels must be two texts"),
         (("levels: [A, B, O]", "levels: [A, A]"), r"columns\.blood\.levels must be 2 or more different"),
-        (("  age:", "  ill: {kind: ignore}\n  ill:"), "'ill' in columns"),
-        (("  age:", "  bmi:"), "each once, got 'bmi' in columns"),
+        (("  age:", "  ill: {kind: ignore}\n  ill:"), "key 'ill' twice, line 6"),
+        (("  age:", "  bmi:"), "key 'bmi' twice, line 6"),
         (("  age:", "  ill:"), "named once, the label too, got ill twice"),
         (("  age:", "  a=b:"), "without '='"),
         (("columns:", "columns: ["), "schema must be YAML"),
         (("basis: ranges", "basis: &a [*a]\nb: ranges"), "schema must be YAML without aliases"),
         (("basis: ranges", "basis: &a many\nb: [*a, *a]\nc: ranges"), "schema must be YAML without aliases"),
-        (("low: 18", "low: !private-confirm-or-replace 18"), r"columns\.age\.low$"),
-        (("[north, south, west]", "!private-confirm-or-replace [north, south, west]"), r"columns\.ward\.levels$"),
-        (("[north, south, west]", "[north, !private-confirm-or-replace south, west]"), r"columns\.ward\.levels$"),
-        (("{kind: ignore}", "!private-confirm-or-replace {kind: ignore}"), r"columns\.comment$"),
+        (("low: 18", "low: !private-confirm-or-replace 18"), "got 1 entries .* in line 5;"),
+        (("[north, south, west]", "!private-confirm-or-replace [north, south, west]"), "in line 8;"),
+        (("[north, south, west]", "[north, !private-confirm-or-replace south, west]"), "in line 8;"),
+        (("{kind: ignore}", "!private-confirm-or-replace {kind: ignore}"), "in line 10;"),
+        (("label:", "? [label]\n:"), "schema must be YAML, got: found unhashable key, line 3"),
     ],
 )
 def test_schemas_that_are_refused(change, words):
@@ -367,7 +366,7 @@ def test_names_and_columns_that_are_not_there(my):
         data.load("no.csv")
     with pytest.raises(ValueError, match="name must be a file called"):
         read("my.txt")
-    with pytest.raises(ValueError, match="without age, ill"):
+    with pytest.raises(ValueError, match="once, got none or two of age, ill"):
         SCHEMA.encode(frame(ROWS).drop(columns=["age", "ill"]))
     with pytest.raises(ValueError, match="label must be one of"):
         propose(read(my), "health")

@@ -44,8 +44,6 @@ class Card:
         Records.
     counts : tuple of int
         Records of each class; empty where the file was not at hand.
-    published_ratio : float or None
-        n0/n1 as the publisher rounds it, for sets that are told by it because no SHA-256 is known.
     n_repeated : int or None
         Records whose features are those of an earlier one; None where the file was not at hand.
     where : str
@@ -59,7 +57,6 @@ class Card:
     schema: Schema
     n: int
     counts: tuple[int, ...]
-    published_ratio: float | None
     n_repeated: int | None
     where: str
     files: Mapping[str, str | None]
@@ -90,6 +87,7 @@ def file(name: Any) -> Path:
     raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}{hint}")
 
 
+@cache
 def card(name: str | Path) -> Card:
     """The card of a named data set.
 
@@ -102,21 +100,15 @@ def card(name: str | Path) -> Card:
     >>> mammography.counts, mammography.n_repeated, mammography.schema.columns[0].rule
     ((10923, 260), 3335, 'a number')
     """
-    return _card(file(name))
-
-
-@cache
-def _card(file: Path) -> Card:
-    schema = Schema.read(file)
+    schema = Schema.read(file(name))
     facts = schema.facts
     counts = tuple(map(int, facts.get("counts", ())))
     return Card(
-        file.stem,
+        str(name),
         facts["minority"],
         schema,
         n=sum(counts) or int(facts["n"]),
         counts=counts,
-        published_ratio=float(facts["published_ratio"]) if "published_ratio" in facts else None,
         n_repeated=int(facts["repeated"]) if "repeated" in facts else None,
         where=facts["where"],
         files={path: None if sha256 == "unknown" else sha256 for path, sha256 in facts.get("files", {}).items()},
