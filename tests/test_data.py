@@ -255,7 +255,7 @@ def test_gaussian_mixture_refuses_bad_parameters(options):
 
 def test_available_agrees_with_what_is_loaded():
     table = data.available().set_index("name")
-    assert len(BENCHMARK) == 27
+    assert set(BENCHMARK) == set(PUBLISHED)
     assert set(BENCHMARK) < set(table.index)
     assert (table.loc[list(BUILTIN), "where"].to_numpy() == ["simulated", "bundled", "bundled", "bundled"]).all()
     for name in ("breast_cancer", "digits", "wine", "ecoli", "mammography", "madelon"):
@@ -291,7 +291,7 @@ def test_unknown_names_and_options_are_refused():
         data.load("adult", incomplete="keep")
 
 
-@pytest.mark.parametrize("name", ["mammography", "isolet", "adult", "kddcup99", "electricity", "madelon", "ham10000"])
+@pytest.mark.parametrize("name", ["mammography", "ecoli", "adult", "kddcup99", "electricity", "madelon", "ham10000"])
 def test_offline_and_absent_is_said_quickly_and_with_the_three_ways(offline, name):
     started = time.perf_counter()
     with pytest.raises(data.DatasetUnavailable) as caught:
@@ -371,15 +371,15 @@ def test_a_benchmark_set_is_downloaded_once_into_the_cache(offline, monkeypatch,
     pretend_online(monkeypatch)
 
     def retrieve(url, relative, *, sha256):
-        made = write_benchmark(tmp_path / "made.npz", "libras_move").read_bytes()
-        return tar(tmp_path, **{"x13data.npz": made})
+        made = write_benchmark(tmp_path / "made.npz", "scene").read_bytes()
+        place(paths.data_cache(), relative, tar(tmp_path, **{"x12data.npz": made}).read_bytes())
+        return paths.data_cache()
 
     monkeypatch.setattr(files, "retrieve", retrieve)
-    dataset = data.load("libras_move")
-    assert dataset.counts.tolist() == [336, 24]
-    assert dataset.bounds is None
+    dataset = data.load("scene")
+    assert dataset.counts.tolist() == [2230, 177]
     monkeypatch.setattr(files, "retrieve", lambda *args, **options: pytest.fail("downloaded twice"))
-    assert data.load("libras_move").n == 360
+    assert data.load("scene").n == 2407
 
 
 def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch):
@@ -387,7 +387,7 @@ def test_a_download_that_breaks_is_reported_as_unavailable(offline, monkeypatch)
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **options: socket.create_connection(("x", 1)))
     with pytest.raises(data.DatasetUnavailable, match="scikit-learn's fetch_openml failed"):
         data.load("electricity")
-    for name in ("webpage", "kddcup99"):
+    for name in ("ecoli", "kddcup99"):
         with pytest.raises(data.DatasetUnavailable, match=r"pooch failed: .*blocked"):
             data.load(name)
 
@@ -405,19 +405,16 @@ def test_the_rebuilt_scene_is_checked_but_the_publishers_is_not(offline, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": np.zeros((359, 90))}, r"numbers of shape \(360, 90\) as 'data', got float64 of shape \(359, 90\)"),
-        ({"data": np.zeros((360, 90), dtype="U1")}, "must hold numbers"),
-        ({"label": np.repeat([0, 1], [336, 24])}, r"labels of 'libras_move' must be \[-1, 1\]"),
-        ({"label": np.full(360, -1)}, r"labels of 'libras_move' must be \[-1, 1\]"),
-        ({"label": np.repeat([-1, 1], [300, 60])}, "must have imbalance ratio 14, got 5"),
-        ({"label": np.zeros((1600, 1000))}, r"shape \(360,\) as 'label', got float64 of shape \(1600, 1000\)"),
+        ({"data": np.zeros((9, 294))}, r"numbers of shape \(2407, 294\) as 'data', got float64 of shape \(9, 294\)"),
+        ({"data": np.zeros((2407, 294), dtype="U1")}, "must hold numbers"),
+        ({"label": np.zeros((16, 10))}, r"shape \(2407,\) as 'label', got float64 of shape \(16, 10\)"),
     ],
 )
-def test_another_size_or_label_set_is_refused_where_no_checksum_is_known(offline, monkeypatch, changes, message):
-    target = paths.data_cache() / file_of("libras_move")
-    write_benchmark(target, "libras_move", **changes)
+def test_another_size_is_refused_where_no_checksum_is_known(offline, monkeypatch, changes, message):
+    target = paths.data_cache() / file_of("scene")
+    write_benchmark(target, "scene", **changes)
     with pytest.raises(data.UnexpectedData, match=message):
-        data.load("libras_move")
+        data.load("scene")
 
 
 def test_a_damaged_npz_is_unexpected_data(tmp_path):
@@ -486,7 +483,7 @@ def test_a_file_is_retrieved_once_checked_and_never_half(server):
     content = bytes(3 * 2**20)
     sha256 = hashlib.sha256(content).hexdigest()
     pages["/file"] = content
-    target = files.retrieve(f"{url}/file", "sets/file", sha256=sha256)
+    target = files.retrieve(f"{url}/file", "sets/file", sha256=sha256) / "sets/file"
     assert target == paths.data_cache() / "sets/file"
     assert target.read_bytes() == content
     files.retrieve(f"{url}/file", "sets/file", sha256=sha256)
@@ -502,14 +499,14 @@ def test_a_file_is_retrieved_once_checked_and_never_half(server):
 
 def test_a_benchmark_set_comes_out_of_the_publishers_archive(server, monkeypatch, tmp_path):
     url, pages, asked = server
-    content = write_benchmark(tmp_path / "made.npz", "libras_move").read_bytes()
-    pages["/sets.tar.gz"] = tar(tmp_path, **{"x13data.npz": content}).read_bytes()
+    content = write_benchmark(tmp_path / "made.npz", "scene").read_bytes()
+    pages["/sets.tar.gz"] = tar(tmp_path, **{"x12data.npz": content}).read_bytes()
     pretend_online(monkeypatch)
     monkeypatch.setattr(paths, "data_folders", lambda: [paths.data_cache()])
     monkeypatch.setattr(loaders, "ARCHIVE_URL", f"{url}/sets.tar.gz")
-    assert data.load("libras_move").counts.tolist() == [336, 24]
-    with pytest.raises(data.UnexpectedData, match=r"has no file 'x14data\.npz'"):
-        data.load("thyroid_sick")
+    assert data.load("scene").counts.tolist() == [2230, 177]
+    with pytest.raises(data.UnexpectedData, match=r"has no file 'x1data\.npz'"):
+        data.load("ecoli")
     assert asked == ["/sets.tar.gz"]
 
 
@@ -551,10 +548,6 @@ def test_openml_tables_of_another_size_or_label_set_are_refused(offline, monkeyp
         monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda bunch=bunch, **options: bunch)
         with pytest.raises(data.UnexpectedData, match=message):
             data.load("electricity")
-    bunch = type("Bunch", (), {"frame": pd.DataFrame({"day": [1]})})
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **options: bunch)
-    with pytest.raises(data.UnexpectedData, match="must have a column 'class'"):
-        data.load("electricity")
 
 
 def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkeypatch):
@@ -568,6 +561,7 @@ def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkey
         pd.read_csv(paths.data_cache() / relative.removesuffix(".gz"), header=None).to_csv(
             paths.data_cache() / relative, header=False, index=False
         )
+        return paths.data_cache()
 
     monkeypatch.setattr(files, "retrieve", retrieve)
     dataset = data.load("kddcup99")
@@ -616,8 +610,8 @@ def test_nothing_mutable_is_shared():
         ({"y": [0, 2]}, "y must be codes"),
         ({"groups": ["a"]}, "groups must be an array of shape"),
         ({"feature_names": ("a", "b")}, "feature_names must be 1 names"),
-        ({"bounds": [[0, 1], [0, 1]]}, "bounds must be an array of shape"),
-        ({"bounds": [[1, 0]]}, "bounds must be finite with lower <= upper"),
+        ({"bounds": [[0, 1], [0, 1]]}, "bounds must be finite, of shape"),
+        ({"bounds": [[1, 0]]}, "bounds must be finite, of shape"),
     ],
 )
 def test_dataset_refuses_what_does_not_fit(fields, message):

@@ -156,6 +156,11 @@ def fetch(
 def retrieve(url: str, relative: str, *, sha256: str | None) -> Path:
     """Download one file into the cache unless it is there; the file appears only when it is complete and checked.
 
+    Returns
+    -------
+    Path
+        The cache folder, below which it is `relative`.
+
     Raises
     ------
     ChecksumMismatch
@@ -163,12 +168,13 @@ def retrieve(url: str, relative: str, *, sha256: str | None) -> Path:
     OSError
         The connection fails.
     """
-    target = paths.data_cache() / relative
+    folder = paths.data_cache()
+    target = folder / relative
     try:
         pooch.retrieve(url, sha256, fname=target.name, path=target.parent)
     except ValueError as error:  # pooch's word for another hash
         raise ChecksumMismatch(f"{url} does not serve the expected file: {error}") from error
-    return target
+    return folder
 
 
 def extract_member(archive: Path, target: Path) -> None:

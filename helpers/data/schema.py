@@ -50,7 +50,6 @@ _KEYS = {
     "boolean": {"levels"},
     "categorical": {"levels", "missing"},
     "one-hot": {"levels", "missing"},
-    "unbounded": set(),  # a number of which no bounds are known: such a table can be described, not encoded
     "ignore": set(),
 }
 _N_BINS = 32
@@ -87,8 +86,6 @@ class Column:
         if self.is_ordered:
             indicator = {f"{MISSING} {self.name}=yes": (0.0, 1.0)} if self.missing else {}
             return {self.name: (self.low, self.high)} | indicator
-        if self.kind == "unbounded":
-            return {self.name: (-math.inf, math.inf)}
         levels = self.levels[1:] if self.kind == "boolean" else (*self.levels, *[MISSING] * self.missing)
         return {f"{self.name}={level}": (0.0, 1.0) for level in levels}
 
@@ -267,22 +264,13 @@ class Schema:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def bounds(self) -> NDArray[np.float64] | None:
-        """Lower and upper bounds (d, 2) of the columns of X; None if a column is unbounded."""
-        bounds = np.array([pair for column in self.columns for pair in column.features.values()])
-        return bounds if np.isfinite(bounds).all() else None
+    def bounds(self) -> NDArray[np.float64]:
+        """Lower and upper bounds (d, 2) of the columns of X."""
+        return np.array([pair for column in self.columns for pair in column.features.values()])
 
     @property
     def domain(self) -> Domain:
-        """The same for methods that work with codes: bins, levels, and classes 0, 1, ...
-
-        Raises
-        ------
-        ValueError
-            A column is unbounded.
-        """
-        if self.bounds is None:
-            raise ValueError("columns must have bounds where records are counted, got one of kind 'unbounded'")
+        """The same for methods that work with codes: bins, levels, and classes 0, 1, ..."""
         attributes: list[Attribute] = []
         for column in self.columns:
             attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))
@@ -298,7 +286,7 @@ class Schema:
         Raises
         ------
         ValueError
-            Columns that the table does not have, or has twice; or the schema has a column without bounds.
+            Columns that the table does not have, or has twice.
         """
         return self._read(table, labelled=False)[0]
 
@@ -354,8 +342,6 @@ class Schema:
 
         Without a label, the codes are none, and the label is in no rule.
         """
-        if self.bounds is None:
-            raise ValueError("columns must have bounds where a table is read, got one of kind 'unbounded'")
         wanted, found = self.sources if labelled else self.sources[:-1], [str(name) for name in table.columns]
         if wrong := [name for name in wanted if found.count(name) != 1]:
             raise ValueError(f"table must have each column of its schema once, got none or two of {', '.join(wrong)}")

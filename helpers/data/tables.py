@@ -86,10 +86,18 @@ def read(name: str | Path) -> pd.DataFrame:
         depends on the values in the cells.
     """
     file = found(name)
-    if file.suffix.lower() == ".csv":
-        return _read_csv(file)
+    wanted = f"{file.name} must be a Parquet file"
     try:
-        return pd.read_parquet(file, dtype_backend="numpy_nullable")  # a missing cell leaves the others what they are
+        if file.suffix.lower() == ".parquet":
+            return pd.read_parquet(
+                file, dtype_backend="numpy_nullable"
+            )  # a missing cell leaves the others what they are
+        wanted = (
+            f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and "
+            "no line longer than that"
+        )
+        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
+        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
     except ImportError:
         raise ValueError(
             f"{file.name} must be a CSV, or the project be installed with its extra `parquet`, which reads such files "
@@ -98,7 +106,11 @@ def read(name: str | Path) -> pd.DataFrame:
     except MemoryError:
         raise
     except Exception:  # whatever the library raises may quote the file
-        raise ValueError(f"{file.name} must be a Parquet file, got one that cannot be read") from None
+        raise ValueError(f"{wanted}, got one that is empty or cannot be read") from None
+    names = rows.iloc[0].str.strip()
+    if names.duplicated().any():
+        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
+    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)
 
 
 def found(name: str | Path) -> Path:
@@ -115,23 +127,3 @@ def found(name: str | Path) -> Path:
     if file is None:
         raise ValueError(f"name must be a file that exists, got {str(name)!r}")
     return file
-
-
-def _read_csv(file: Path) -> pd.DataFrame:
-    wanted = (
-        f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and no "
-        "line longer than that"
-    )
-    try:
-        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
-        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
-    except MemoryError:
-        raise
-    except pd.errors.EmptyDataError:
-        raise ValueError(f"{wanted}, got an empty one") from None
-    except Exception:  # whatever the parser raises may quote lines
-        raise ValueError(f"{wanted}, got one that cannot be read") from None
-    names = rows.iloc[0].str.strip()
-    if names.duplicated().any():
-        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
-    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)
