@@ -12,7 +12,7 @@ from PIL import Image
 from checks import images
 from checks.images import ImageDataset, load_images, read_squares
 from helpers import data
-from helpers.data import files, loaders
+from helpers.data import catalogue, files
 
 
 def toy(n=12, side=4):
@@ -85,7 +85,7 @@ def test_small_images_are_the_archive_resized(small):
     folder = files.find_verified(images.ARCHIVE)
     if folder is None:
         pytest.skip("no archive of HAM10000 on this machine")
-    ids = loaders.ham10000_metadata()["image_id"].to_numpy(str)
+    ids = catalogue.ham10000_metadata()["image_id"].to_numpy(str)
     rows = np.array([0, 5000, 10014])
     again = read_squares(folder / next(iter(images.ARCHIVE)), ids[rows], 28)
     assert np.abs(again.astype(int) - small.images[rows]).max() <= 1

@@ -10,19 +10,19 @@ import socket
 import tarfile
 import threading
 import time
-import urllib.request
 
 import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 from scipy.stats import binomtest
 
 from helpers import data, paths
-from helpers.data import files, loaders
+from helpers.data import catalogue, files
 from helpers.data.sets import BENCHMARK, card
 
 # Rows, columns, minority records and rows whose X occurred before, of the files at hand.
@@ -207,7 +207,7 @@ def test_ham10000_keeps_lesions_together():
 
 def test_ham10000_metadata_is_in_the_order_of_the_images():
     dataset = load_or_skip("ham10000")
-    metadata = loaders.ham10000_metadata()
+    metadata = catalogue.ham10000_metadata()
     assert (np.unique(metadata["lesion_id"], return_inverse=True)[1] == dataset.groups).all()
     assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
     assert metadata["age"].isna().sum() == 57
@@ -311,7 +311,7 @@ def test_a_network_that_never_answers_is_given_up(offline, monkeypatch):
         released.wait(5)
         raise OSError("given up")
 
-    monkeypatch.setattr(files, "urlopen", hang)
+    monkeypatch.setattr(requests, "head", hang)
     monkeypatch.setattr(files, "PROBE_SECONDS", -0.8)
     with pytest.raises(data.DatasetUnavailable, match=r"no answer from https://zenodo\.org"):
         data.load("mammography")
@@ -503,7 +503,7 @@ def test_a_benchmark_set_comes_out_of_the_publishers_archive(server, monkeypatch
     pages["/sets.tar.gz"] = tar(tmp_path, **{"x12data.npz": content}).read_bytes()
     pretend_online(monkeypatch)
     monkeypatch.setattr(paths, "data_folders", lambda: [paths.data_cache()])
-    monkeypatch.setattr(loaders, "ARCHIVE_URL", f"{url}/sets.tar.gz")
+    monkeypatch.setattr(catalogue, "ARCHIVE_URL", f"{url}/sets.tar.gz")
     assert data.load("scene").counts.tolist() == [2230, 177]
     with pytest.raises(data.UnexpectedData, match=r"has no file 'x1data\.npz'"):
         data.load("ecoli")
@@ -520,20 +520,20 @@ def test_openmls_table_gives_the_same_records_as_the_files(offline, monkeypatch)
     row = first_of("adult")
     rows = [row | {"income": "<=50K"}, row | {"workclass": "?", "age": 30, "income": ">50K."}]
     frame = pd.DataFrame(rows)
-    monkeypatch.setattr(loaders, "_adult_frame", lambda: frame)
+    monkeypatch.setattr(catalogue, "_adult_frame", lambda: frame)
     from_files = data.load("adult")
     monkeypatch.undo()
     monkeypatch.setattr(paths, "data_folders", list)
-    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: openml_adult(frame))
+    monkeypatch.setattr(catalogue, "_openml", lambda *args, **kwargs: openml_adult(frame))
     from_openml = data.load("adult")
     assert (from_openml.X == from_files.X).all()
     assert from_openml.y.tolist() == from_files.y.tolist() == [0, 1]
     others = dict.fromkeys(card("electricity").schema.feature_names[2:], 0.5)
     electric = pd.DataFrame({"date": [0.0, 0.1], "day": pd.Categorical(["2", "7"]), "class": ["UP", "DOWN"], **others})
-    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: electric)
+    monkeypatch.setattr(catalogue, "_openml", lambda *args, **kwargs: electric)
     assert data.load("electricity").X.tolist() == [[0.0, 2.0, *[0.5] * 6], [0.1, 7.0, *[0.5] * 6]]
     made = pd.DataFrame(np.full((2, 500), 5.0), columns=[f"V{k + 1}" for k in range(500)]).assign(Class=["1", "2"])
-    monkeypatch.setattr(loaders, "_openml", lambda *args, **kwargs: made)
+    monkeypatch.setattr(catalogue, "_openml", lambda *args, **kwargs: made)
     assert data.load("madelon").y.tolist() == [0, 1]
 
 
@@ -573,7 +573,7 @@ def test_kddcup99_is_downloaded_as_the_very_file_that_is_checked(offline, monkey
 def test_a_level_outside_the_public_list_is_refused(monkeypatch):
     row = first_of("adult")
     frame = pd.DataFrame([row | {"race": "Martian", "income": ">50K"}])
-    monkeypatch.setattr(loaders, "_adult_frame", lambda: frame)
+    monkeypatch.setattr(catalogue, "_adult_frame", lambda: frame)
     with pytest.raises(ValueError, match="column 'race' has 1 of 1 rows that are not one of White, ") as caught:
         data.load("adult")
     assert "Martian" not in str(caught.value)
@@ -766,15 +766,10 @@ def test_unit_ball_needs_bounds_and_sends_constants_to_zero(mammography):
     assert mammography.bounds_basis in mapped.bounds_basis
 
 
-def test_the_probe_uses_the_ordinary_client(offline, monkeypatch):
-    """A proxy is honoured because the question goes through urllib, and an HTTP error still counts as an answer."""
-
-    def answer(request, timeout):
-        assert request.get_method() == "HEAD"
-        raise urllib.request.HTTPError(request.full_url, 405, "method not allowed", None, None)
-
-    monkeypatch.setattr(files, "urlopen", answer)
-    assert files._offline_reason("https://zenodo.org") is None
+def test_an_error_of_the_publishers_server_is_an_answer(server):
+    url, _, _ = server  # which knows no HEAD
+    assert requests.head(url, timeout=3).status_code == 501
+    assert files._offline_reason(url) is None
 
 
 def test_an_incomplete_openml_cache_is_no_answer(offline, monkeypatch):

@@ -23,7 +23,7 @@ label: {column: ill, levels: [yes, no], minority: yes}
 columns:
   age: {kind: integer, low: 18, high: 100}
   bmi: {kind: real, low: 10, high: 60, bins: 16, missing: true}
-  smoker: {kind: boolean, levels: [no, yes]}
+  smoker: {kind: categorical, levels: [no, yes]}
   ward: {kind: categorical, levels: [north, south, west], missing: true}
   blood: {kind: one-hot, levels: [A, B, O]}
   comment: {kind: ignore}
@@ -35,9 +35,9 @@ ROWS = [
     ["60", "9", "no", "west", "0", "1", "0", "Müller", "no"],
 ]
 ENCODED = [
-    [18, 22.5, 0, 0, 1, 0, 0, 0, 1, 0, 0],
-    [100, 35.0, 1, 1, 0, 0, 0, 1, 0, 0, 1],
-    [60, 10.0, 0, 0, 0, 0, 1, 0, 0, 1, 0],
+    [18, 22.5, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0],
+    [100, 35.0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1],
+    [60, 10.0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0],
 ]
 SCHEMA = Schema.parse(TEXT)
 
@@ -63,9 +63,9 @@ def test_a_file_becomes_a_data_set(my):
     assert loaded.X.tolist() == ENCODED
     assert loaded.y.tolist() == [0, 1, 0]
     assert loaded.class_names == ("no", "yes")
-    assert loaded.bounds.tolist() == [[18, 100], [10, 60], *[[0, 1]] * 9]
+    assert loaded.bounds.tolist() == [[18, 100], [10, 60], *[[0, 1]] * 10]
     assert loaded.bounds_basis == "ranges of the protocol"
-    assert loaded.feature_names[:4] == ("age", "bmi", "missing bmi=yes", "smoker=yes")
+    assert loaded.feature_names[:4] == ("age", "bmi", "missing bmi=yes", "smoker=no")
     assert data.is_available(str(my))
     assert np.linalg.norm(data.unit_ball(loaded).X, axis=1).max() <= 1
 
@@ -83,12 +83,12 @@ def test_the_domain_says_the_same_as_the_matrix(my):
     domain, loaded = SCHEMA.domain, data.load(my)
     assert domain.n_features == loaded.n_features
     names = [attribute.name for attribute in domain.attributes]
-    assert names == ["age", "bmi", "missing bmi=yes", "smoker=yes", "ward", "blood"]
+    assert names == ["age", "bmi", "missing bmi=yes", "smoker", "ward", "blood"]
     assert domain.sizes == (32, 16, 2, 2, 4, 3, 2)
     assert domain.encode(loaded.X, loaded.y)[:, 2:].tolist() == [[0, 0, 0, 0, 0], [1, 1, 3, 2, 1], [0, 0, 2, 1, 0]]
     of_data = Domain.from_dataset(loaded)
     assert [a.columns for a in of_data.attributes] == [a.columns for a in domain.attributes]
-    assert [a.kind for a in domain.attributes] == ["integer", "real", "integer", "integer", "one-hot", "one-hot"]
+    assert [a.kind for a in domain.attributes] == ["integer", "real", "integer", "one-hot", "one-hot", "one-hot"]
     assert pickle.dumps(domain) == pickle.dumps(Schema.parse(TEXT.replace("real, low: 10", "real, low: 1e1")).domain)
 
 
@@ -249,7 +249,7 @@ def test_any_table_has_a_proposal_that_it_follows(rows):
         (("kind: integer", "kind: number"), r"columns\.age\.kind must be one of 'real', "),
         (("bins: 16", "bins: 0"), r"columns\.bmi\.bins must be a whole number in \[1, 1024\]"),
         (("missing: true", "missing: maybe"), r"columns\.bmi\.missing must be one of 'true', 'false'"),
-        (("levels: [no, yes]}", "levels: [no, yes, other]}"), r"columns\.smoker\.levels must be two texts"),
+        (("kind: categorical, levels: [no", "kind: boolean, levels: [no"), r"columns\.smoker\.kind must be one"),
         (("levels: [A, B, O]", "levels: [A, A]"), r"columns\.blood\.levels must be 2 or more different"),
         (("  age:", "  ill: {kind: ignore}\n  ill:"), "key 'ill' twice, line 6"),
         (("  age:", "  bmi:"), "key 'bmi' twice, line 6"),
@@ -274,8 +274,8 @@ def test_schemas_that_are_refused(change, words):
 def test_a_name_with_braces_stands_for_columns_as_in_a_shell():
     schema = Schema.parse(
         "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\n"
-        "columns:\n  x{9..11}: {kind: real, low: 0, high: 2}\n  'p{A,B}q{0..1}': {kind: boolean, levels: [no, yes]}\n"
-        "  'odd{1}': {kind: integer, low: 0, high: 3}\n"
+        "columns:\n  x{9..11}: {kind: real, low: 0, high: 2}\n"
+        "  'p{A,B}q{0..1}': {kind: categorical, levels: [no, yes]}\n  'odd{1}': {kind: integer, low: 0, high: 3}\n"
     )
     assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "y")
     assert schema.bounds[:3].tolist() == [[0, 2]] * 3

@@ -9,11 +9,10 @@ SHA-256 is checked, and what has none is held against its published size and lab
 public is stated in `bounds_basis` and left to the reader.
 """
 
-from helpers.data.catalogue import available, is_available, load
+from helpers.data.catalogue import available, gaussian_mixture, is_available, load
 from helpers.data.dataset import Dataset, group_repeats, into_ball, split, subsample, unit_ball
 from helpers.data.domain import Attribute, Domain
 from helpers.data.files import ChecksumMismatch, DatasetUnavailable, UnexpectedData
-from helpers.data.loaders import gaussian_mixture
 from helpers.data.schema import Schema
 
 __all__ = [

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
 from helpers.data.dataset import Dataset
 
-KINDS = ("real", "integer", "categorical", "one-hot")
 _MOST_BINS = 10**6
 _MOST_CELLS = 10**8
 
@@ -82,7 +81,7 @@ class Attribute(_PickledByContent):
     size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
+        check_choice("kind", self.kind, ("real", "integer", "categorical", "one-hot"))
         object.__setattr__(self, "columns", tuple(check_integer("columns", column, low=0) for column in self.columns))
         object.__setattr__(self, "edges", tuple(float(edge) + 0.0 for edge in self.edges))  # -0.0 becomes 0.0
         # Python's own values for NumPy's numbers and texts, so that equal levels have equal pickles.
@@ -254,19 +253,19 @@ class Domain(_PickledByContent):
         """
         if dataset.bounds is None:
             raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
-        blocks: dict[str, list[int]] = {}  # columns called `attribute=level` together, all others alone
-        for column, name in enumerate(dataset.feature_names):
-            blocks.setdefault(name.partition("=")[0], []).append(column)
+        blocks: dict[str, dict[int, str]] = {}  # columns called `attribute=level` together, all others alone
+        for column, feature in enumerate(dataset.feature_names):
+            name, _, level = feature.partition("=")
+            blocks.setdefault(name, {})[column] = level
         attributes = []
-        for name, columns in blocks.items():
-            feature, (low, high) = dataset.feature_names[columns[0]], dataset.bounds[columns[0]].tolist()
-            if len(columns) > 1:
-                levels = [dataset.feature_names[column].partition("=")[2] for column in columns]
-                attributes.append(Attribute.one_hot(name, columns, levels))
-            elif name != feature:  # one level of two
-                attributes.append(Attribute.integer(feature, columns[0], 0, 1))
+        for name, levels in blocks.items():
+            column, level = next(iter(levels.items()))
+            if len(levels) > 1:
+                attributes.append(Attribute.one_hot(name, tuple(levels), tuple(levels.values())))
+            elif level:  # one of two
+                attributes.append(Attribute.integer(f"{name}={level}", column, 0, 1))
             else:
-                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
+                attributes.append(Attribute.real(name, column, *dataset.bounds[column].tolist(), n_bins=n_bins))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
 
     def encode(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.intp]:

@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import TypeVar
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import numpy as np
+import requests
 from numpy.typing import NDArray
 
 from helpers import paths
@@ -86,19 +85,17 @@ def find_verified(files: Mapping[str, str | None]) -> Path | None:
         A file is there but is not the expected one. Later folders are not tried: a damaged file should be noticed.
     """
     folder = find(files)
-    if folder is not None:
-        for relative, sha256 in files.items():
-            if sha256 is not None:
-                verify(folder / relative, sha256)
+    for relative, sha256 in files.items():
+        if folder is not None and sha256 is not None:
+            verify(folder / relative, sha256)
     return folder
 
 
 def label(folder: Path) -> str:
     """A name for a data folder that does not show a machine's paths: "DPBOOK_DATA", "cache" or "shared"."""
-    override = os.environ.get("DPBOOK_DATA")
-    if override and folder == Path(override).expanduser():
-        return "DPBOOK_DATA"
-    return "cache" if folder == paths.data_cache() else "shared"
+    if folder == paths.data_cache():
+        return "cache"
+    return "DPBOOK_DATA" if os.environ.get("DPBOOK_DATA") and folder == paths.data_folders()[0] else "shared"
 
 
 # -------------------------------------------------------------------------------------------------------- downloads
@@ -113,10 +110,8 @@ def _offline_reason(url: str) -> str | None:
 
     def ask() -> None:
         try:
-            urlopen(Request(url, method="HEAD"), timeout=PROBE_SECONDS).close()
-        except HTTPError:
-            pass  # the host answered, which is all that is asked
-        except (OSError, HTTPException) as error:
+            requests.head(url, timeout=PROBE_SECONDS)  # any answer will do, that of an error too
+        except OSError as error:
             found.append(error)
 
     probe = threading.Thread(target=ask, daemon=True)

@@ -6,7 +6,6 @@
     columns:
       age: {kind: integer, low: 18, high: 100}
       bmi: {kind: real, low: 10, high: 60, bins: 16, missing: true}
-      smoker: {kind: boolean, levels: [no, yes]}
       ward: {kind: categorical, levels: [north, south, west]}
       blood: {kind: one-hot, levels: [A, B, AB, O]}   # columns blood=A, blood=B, ...
       hour{0..23}: {kind: real, low: 0, high: 500}    # columns hour0, ..., hour23; {a,b} lists names
@@ -24,6 +23,7 @@ schema with marks is not read: a bound is public only if somebody says so. Readi
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,6 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 _KEYS = {
     "real": {"low", "high", "bins", "missing"},
     "integer": {"low", "high", "bins", "missing"},
-    "boolean": {"levels"},
     "categorical": {"levels", "missing"},
     "one-hot": {"levels", "missing"},
     "ignore": set(),
@@ -86,8 +85,7 @@ class Column:
         if self.is_ordered:
             indicator = {f"{MISSING} {self.name}=yes": (0.0, 1.0)} if self.missing else {}
             return {self.name: (self.low, self.high)} | indicator
-        levels = self.levels[1:] if self.kind == "boolean" else (*self.levels, *[MISSING] * self.missing)
-        return {f"{self.name}={level}": (0.0, 1.0) for level in levels}
+        return {f"{self.name}={level}": (0.0, 1.0) for level in (*self.levels, *[MISSING] * self.missing)}
 
     @property
     def rule(self) -> str:
@@ -99,13 +97,13 @@ class Column:
 
     def attributes(self, first: int) -> list[Attribute]:
         """The same for methods that count, where the first of its columns of X is column `first`."""
-        if self.kind in ("categorical", "one-hot"):
+        if not self.is_ordered:
             levels = [feature.partition("=")[2] for feature in self.features]
             return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
         name, *indicators = self.features
         if self.kind == "real":
             own = Attribute.real(name, first, self.low, self.high, n_bins=self.bins)
-        else:  # a boolean one has the bounds 0 and 1
+        else:
             own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
         return [own, *(Attribute.integer(indicator, first + 1, 0, 1) for indicator in indicators)]
 
@@ -113,21 +111,18 @@ class Column:
         """Write the column into its columns X (n, features), which are 0 so far; returns which cells break the rule.
 
         A cell that is missing or breaks the rule counts as missing where there is a level for that, else as the middle
-        of the bounds, the first level, or "no".
+        of the bounds or the first level.
         """
         if self.is_ordered:
             found = cells.read(table[self.name])
             values, absent = found.map(_number, float), found.map(missing_texts.__contains__, bool)
             unknown = np.isnan(values) | absent
-            X[:, 0] = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
+            clipped = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
+            X[:, 0] = np.rint(clipped) if self.kind == "integer" else clipped
             if self.missing:
                 X[:, 1] = unknown
-            broken = unknown & ~(absent & self.missing)
-            if self.kind == "integer":
-                exact = X[:, 0].copy()
-                X[:, 0] = np.rint(exact)
-                broken |= (X[:, 0] != exact) & ~unknown  # the middle need not be whole
-            return broken
+            not_whole = ~unknown & (X[:, 0] != clipped)  # the middle of the bounds need not be whole
+            return not_whole | (unknown & ~(absent & self.missing))
         if self.kind == "one-hot":
             block = np.column_stack([cells.read(table[source]).map(_number, float) for source in self.sources])
             valid = np.isin(block, (0, 1)).all(axis=1) & ((block == 1).sum(axis=1) == 1)
@@ -137,10 +132,7 @@ class Column:
             places, absent = found.map(_positions(self.levels), np.intp), found.map(missing_texts.__contains__, bool)
             valid = places >= 0
         places = np.where(valid, places, len(self.levels) if self.missing else 0)
-        if self.kind == "boolean":
-            X[:, 0] = places
-        else:
-            X[np.arange(len(X)), places] = 1
+        X[np.arange(len(X)), places] = 1
         return ~valid & ~(absent & self.missing)
 
 
@@ -170,13 +162,13 @@ class Schema:
     >>> schema = Schema.parse('''
     ... basis: an example
     ... label: {column: ill, levels: [no, yes], minority: yes}
-    ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: boolean, levels: [f, m]}}
+    ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: categorical, levels: [f, m]}}
     ... ''')
     >>> X, y = schema.encode(pd.DataFrame({"age": ["20", "?"], "sex": ["m", "f"], "ill": ["yes", "no"]}))
     >>> schema.feature_names
-    ('age', 'missing age=yes', 'sex=m')
+    ('age', 'missing age=yes', 'sex=f', 'sex=m')
     >>> X.tolist(), y.tolist()
-    ([[20.0, 0.0, 1.0], [50.0, 1.0, 0.0]], [1, 0])
+    ([[20.0, 0.0, 0.0, 1.0], [50.0, 1.0, 1.0, 0.0]], [1, 0])
     """
 
     basis: str
@@ -393,9 +385,7 @@ def _mapping(
     """The content, if it is a mapping with the keys `needed`, and no others than those `allowed` (None: any)."""
     if not isinstance(content, dict):
         raise ValueError(f"{place} must be a mapping, got {content!r}")
-    absent = needed - set(content)
-    unknown = set(content) - needed - allowed if allowed is not None else set()
-    if absent or unknown:
+    if not needed <= set(content) or (allowed is not None and not set(content) <= needed | allowed):
         said = ", ".join(sorted(needed)) + (f", and may have {', '.join(sorted(allowed))}" if allowed else "")
         raise ValueError(f"{place} must have {said}, got {', '.join(content) or 'nothing'}")
     return content
@@ -438,8 +428,6 @@ def _columns(name: str, content: Any) -> list[Column]:
         values["missing"] = check_choice(f"{place}.missing", entries["missing"], ("true", "false")) == "true"
     if "levels" in entries:
         values["levels"] = _texts(f"{place}.levels", entries["levels"], 2)
-        if kind == "boolean" and len(values["levels"]) != 2:
-            raise ValueError(f"{place}.levels must be two texts, no and yes, got {len(values['levels'])}")
     if "low" in values and not values["low"] < values["high"]:
         raise ValueError(f"{place}.low must be below {place}.high, got {values['low']:g} and {values['high']:g}")
     return [Column(one, kind, **values) for one in _names(place, name) if kind != "ignore"]
@@ -532,9 +520,8 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     if len(set(names)) < len(names):
         raise ValueError("table must name each column once, got a name twice")
     table = table.set_axis(names, axis=1)
-    found = cells.read(table[label])
-    counts = np.bincount(found.codes, minlength=len(found.texts))
-    present = {t: int(c) for t, c in zip(found.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
+    found = cells.read(table[label]).map(str, object)
+    present = Counter(text for text in found if text not in MISSING_TEXTS)
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
     rarest = min(sorted(present), key=lambda level: present[level], default="")

@@ -11,10 +11,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
-from helpers.data.dataset import Dataset
 from helpers.data.schema import Schema
-
-SUFFIXES = (".csv", ".parquet")
 
 
 def is_table(name: Any) -> bool:
@@ -23,7 +20,7 @@ def is_table(name: Any) -> bool:
     >>> is_table("my.csv"), is_table("mammography")
     (True, False)
     """
-    return isinstance(name, str | Path) and Path(name).suffix.lower() in SUFFIXES
+    return isinstance(name, str | Path) and Path(name).suffix.lower() in (".csv", ".parquet")
 
 
 def find(name: str | Path) -> Path | None:
@@ -56,24 +53,6 @@ def schema_of(name: str | Path) -> Schema:
             f"schema must be a text file, got {beside.name!r}, not there: `dpbook schema {file.name}` makes one"
         )
     return Schema.read(beside)
-
-
-def load(name: str | Path) -> Dataset:
-    """A table as a data set, by the schema beside it; see `Schema.dataset`. For experiments: its errors, and all that
-    is computed from it, are for those who hold the data.
-
-    Parameters
-    ----------
-    name : str or Path
-        Of a CSV or Parquet file.
-
-    Raises
-    ------
-    ValueError
-        No such file, a schema that is not confirmed, or rows that break it.
-    """
-    file = found(name)
-    return schema_of(file).dataset(read(file), file.name)
 
 
 def read(name: str | Path) -> pd.DataFrame:
