@@ -356,7 +356,7 @@ def test_names_and_columns_that_are_not_there(my):
         data.load("no.csv")
     with pytest.raises(ValueError, match="name must be a file called"):
         read("my.txt")
-    with pytest.raises(ValueError, match="once, got none or two of age, ill"):
+    with pytest.raises(ValueError, match="once, got none or several of age, ill"):
         SCHEMA.encode(frame(ROWS).drop(columns=["age", "ill"]))
     with pytest.raises(ValueError, match="label must be one of"):
         propose(read(my), "health")

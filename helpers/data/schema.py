@@ -335,8 +335,8 @@ class Schema:
         Without a label, the codes are none, and the label is in no rule.
         """
         wanted, found = self.sources if labelled else self.sources[:-1], [str(name) for name in table.columns]
-        if wrong := [name for name in wanted if found.count(name) != 1]:
-            raise ValueError(f"table must have each column of its schema once, got none or two of {', '.join(wrong)}")
+        if wrong := ", ".join(name for name in wanted if found.count(name) != 1):
+            raise ValueError(f"table must have each column of its schema once, got none or several of {wrong}")
         table = table.set_axis(found, axis=1)  # numbers may be names too
         X, y, start = np.zeros((len(table), len(self.feature_names))), np.zeros(0, dtype=np.intp), 0
         breaches = []
