@@ -26,8 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from helpers.checks import check_choice
-from helpers.data.catalogue import load
-from helpers.data.images import ham10000_metadata
+from helpers.data.catalogue import ham10000_metadata, load
 
 _AGES = {"under 45": (0.0, 45.0), "45 to 64": (45.0, 65.0), "65 and over": (65.0, np.inf)}  # from, and below
 # Data set -> attribute -> its levels, public: a level is known whether or not a record has it.

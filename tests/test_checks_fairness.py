@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from checks import fairness
 from checks.fairness import LEVELS, NOTIONS, Gap, load_members
 from helpers import data, erm
-from helpers.data.images import ham10000_metadata
+from helpers.data.catalogue import ham10000_metadata
 
 RNG = np.random.default_rng
 

@@ -202,9 +202,8 @@ class DataTable(Generated):
     def text(self) -> str:
         rows = []
         for card in map(sets.card, sets.NAMES):
-            repeated = "not known" if card.n_repeated is None else f"{card.n_repeated:,}"
             link = f"{{ref}}`{card.name} <data-{card.name}>`"
-            rows.append([link, f"{card.n:,}", f"{card.n_features:,}", _minority(card), repeated])
+            rows.append([link, f"{card.n:,}", f"{card.n_features:,}", _minority(card), f"{card.n_repeated:,}"])
         return list_table("data-cards", ["data set", "records", "features", "of the minority", "repeated"], rows)
 
 
@@ -230,8 +229,8 @@ def data_sets(chapter: chapters.Chapter) -> list[str]:
 
 
 def _minority(card: sets.Card) -> str:
-    about, n = ("", min(card.counts)) if card.counts else ("about ", round(card.n / (1 + card.ratio)))
-    return f"{about}{n:,} ({100 * n / card.n:.2g} %)"
+    n = min(card.counts)
+    return f"{n:,} ({100 * n / card.n:.2g} %)"
 
 
 def _group(card: sets.Card) -> str:
@@ -243,8 +242,6 @@ def _group(card: sets.Card) -> str:
 
 def _bounds(schema: Schema) -> str:
     """The bounds in words: by name where few features are not in [0, 1], else each range with its frequency."""
-    if schema.bounds is None:
-        return "none declared"
     names, pairs = schema.feature_names, [tuple(pair) for pair in schema.bounds.tolist()]
     named = {name: pair for name, pair in zip(names, pairs, strict=True) if pair != (0, 1)}
     if len(set(pairs)) == 1:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from helpers.data import tables
+from helpers.data import catalogue, tables
 
 
 def check(parameter: str, value: str) -> str:
@@ -56,7 +56,7 @@ def load(values: dict[str, Any]) -> None:
     if len({Path(name).name for name in chosen}) < len(chosen):
         raise ValueError(f"tables of a run must have different names, got {', '.join(chosen)}")
     for name in chosen:
-        records = tables.load(name)
+        records = catalogue.load(name)
         if records.counts.min() < 2:
             raise ValueError(f"{Path(name).name} must have two or more records of each class, got fewer")
 

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
-from helpers.checks import check_integer, check_real
+from helpers.checks import check_bounds, check_integer, check_real
 
 # Rows whose coordinates are all -1 or 1 would have norm 1 up to rounding, on either side; this keeps them inside.
 _SHRINK = 1 - 1e-12
@@ -82,21 +82,18 @@ class Dataset:
             object.__setattr__(self, field, tuple(map(str, getattr(self, field))))
         if self.X.ndim != 2:
             raise ValueError(f"X must be an array of shape (n, d), got shape {self.X.shape}")
-        shapes = {"y": (self.n,), "groups": (self.n,), "bounds": (self.n_features, 2)}
-        for field, shape in shapes.items():
+        for field in ("y", "groups"):
             value = getattr(self, field)
-            if value is not None and value.shape != shape:
-                raise ValueError(f"{field} must be an array of shape {shape}, got shape {value.shape}")
+            if value is not None and value.shape != (self.n,):
+                raise ValueError(f"{field} must be an array of shape {(self.n,)}, got shape {value.shape}")
         if len(self.feature_names) != self.n_features:
             raise ValueError(f"feature_names must be {self.n_features} names, got {len(self.feature_names)}")
         if not np.isfinite(self.X).all():
             raise ValueError(f"X must be finite, got NaN or infinite values in {self.name!r}")
         if not np.isin(self.y, range(len(self.class_names))).all():
             raise ValueError(f"y must be codes of {self.class_names}, got codes {np.unique(self.y).tolist()}")
-        if self.bounds is not None and not (
-            np.isfinite(self.bounds).all() and (self.bounds[:, 0] <= self.bounds[:, 1]).all()
-        ):
-            raise ValueError("bounds must be finite with lower <= upper in every row")
+        if self.bounds is not None:
+            check_bounds(self.bounds, self.n_features)
 
     def __repr__(self) -> str:
         counts = tuple(self.counts.tolist())

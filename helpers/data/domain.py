@@ -9,7 +9,7 @@ with noise, is left to `helpers.synthesis`.
 import io
 import pickle
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
 from helpers.data.dataset import Dataset
 
-KINDS = ("real", "integer", "categorical", "one-hot")
 _MOST_BINS = 10**6
 _MOST_CELLS = 10**8
 
@@ -36,7 +35,7 @@ class _PickledByContent:
         content = io.BytesIO()
         pickler = pickle.Pickler(content, protocol=4)
         pickler.fast = True
-        pickler.dump([getattr(self, field.name) for field in fields(self)])
+        pickler.dump([getattr(self, entry.name) for entry in fields(self) if entry.init])
         return _restored, (type(self), content.getvalue())
 
 
@@ -59,6 +58,11 @@ class Attribute(_PickledByContent):
     levels : tuple
         Values of a categorical attribute, or names of the columns of a one-hot block.
 
+    Attributes
+    ----------
+    size : int
+        Number of codes.
+
     Raises
     ------
     ValueError
@@ -74,9 +78,10 @@ class Attribute(_PickledByContent):
     columns: tuple[int, ...]
     edges: tuple[float, ...] = ()
     levels: tuple[Hashable, ...] = ()
+    size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
+        check_choice("kind", self.kind, ("real", "integer", "categorical", "one-hot"))
         object.__setattr__(self, "columns", tuple(check_integer("columns", column, low=0) for column in self.columns))
         object.__setattr__(self, "edges", tuple(float(edge) + 0.0 for edge in self.edges))  # -0.0 becomes 0.0
         # Python's own values for NumPy's numbers and texts, so that equal levels have equal pickles.
@@ -88,6 +93,7 @@ class Attribute(_PickledByContent):
                 raise ValueError(f"edges of {self.name!r} must be two or more increasing numbers, got {self.edges!r}")
         elif not self.levels or len(set(self.levels)) < len(self.levels):
             raise ValueError(f"levels of {self.name!r} must be one or more different values, got {self.levels!r}")
+        object.__setattr__(self, "size", len(self.levels) or len(self.edges) - 1)
 
     @classmethod
     def real(cls, name: str, column: int, low: float, high: float, *, n_bins: int = 16) -> "Attribute":
@@ -116,31 +122,31 @@ class Attribute(_PickledByContent):
             raise ValueError(f"levels of {name!r} must be {len(columns)} names, one a column, got {len(levels)}")
         return cls(name, "one-hot", tuple(columns), levels=tuple(levels))
 
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        return len(self.levels) or len(self.edges) - 1
-
     def encode(self, X: NDArray) -> NDArray[np.intp]:
         """Codes (n,) of the attribute's columns in X (n, d).
 
         Raises
         ------
         ValueError
-            A value outside a public list of categories, or a one-hot block without exactly one 1: no guarantee is about
-            such a record.
+            A number that is not finite, a value outside a public list of categories, or a one-hot block without exactly
+            one 1: no guarantee is about such a record.
         """
-        if self.edges:
-            return np.searchsorted(self.edges[1:-1], _numbers(X[:, self.columns[0]]), side="right")
+        if self.kind == "categorical":
+            codes = pd.Index(self.levels).get_indexer(pd.Index(X[:, self.columns[0]]))
+            if (codes < 0).any():
+                raise ValueError(f"X must hold categories of {self.name!r} among {self.levels!r}, found others")
+            return codes
+        try:
+            block = X[:, list(self.columns)].astype(float)
+        except (TypeError, ValueError, OverflowError):  # NumPy's own error would repeat a cell, which is private
+            raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None
         if self.kind == "one-hot":
-            block = _numbers(X[:, list(self.columns)])
             if not (np.isin(block, (0, 1)) & (block.sum(axis=1, keepdims=True) == 1)).all():
                 raise ValueError(f"X must have one 1 and else 0 in the columns of {self.name!r}, found other rows")
             return block.argmax(axis=1)
-        codes = pd.Index(self.levels).get_indexer(pd.Index(X[:, self.columns[0]]))
-        if (codes < 0).any():
-            raise ValueError(f"X must hold categories of {self.name!r} among {self.levels!r}, found others")
-        return codes
+        if not np.isfinite(block).all():
+            raise ValueError("X must be finite in real and integer attributes, got NaN or infinite values")
+        return np.searchsorted(self.edges[1:-1], block[:, 0], side="right")
 
     def decode(self, codes: NDArray, rng: np.random.Generator) -> NDArray:
         """Values (n, number of columns) for codes (n,), uniform inside a bin."""
@@ -169,6 +175,13 @@ class Domain(_PickledByContent):
     basis : str
         Why all this may be called public. A guarantee repeats it.
 
+    Attributes
+    ----------
+    sizes : tuple of int
+        Number of codes of each attribute, and of the label, which is last.
+    n_features : int
+        Number of columns of X.
+
     Raises
     ------
     ValueError
@@ -187,6 +200,8 @@ class Domain(_PickledByContent):
     attributes: Sequence[Attribute]
     classes: Sequence[Hashable] = (0, 1)
     basis: str = "none declared"
+    sizes: tuple[int, ...] = field(init=False, repr=False)
+    n_features: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -194,7 +209,10 @@ class Domain(_PickledByContent):
         columns = sorted(column for attribute in self.attributes for column in attribute.columns)
         if not columns or columns != list(range(len(columns))):
             raise ValueError(f"attributes must have the columns 0, ..., d - 1, each once, got {columns}")
-        cells = sum(attribute.size for attribute in self.attributes) * len(self.classes)
+        object.__setattr__(self, "n_features", len(columns))
+        sizes = [attribute.size for attribute in self.attributes]
+        object.__setattr__(self, "sizes", (*sizes, len(self.classes)))
+        cells = sum(sizes) * len(self.classes)
         if cells > _MOST_CELLS:  # what a method counts records in; more would not fit into memory
             raise ValueError(
                 f"attributes must have at most {_MOST_CELLS:,} codes in all, times the number of classes, got {cells:,}"
@@ -235,30 +253,20 @@ class Domain(_PickledByContent):
         """
         if dataset.bounds is None:
             raise ValueError(f"dataset must declare public bounds, got none in {dataset.name!r}")
-        blocks: dict[str, list[int]] = {}  # columns called `attribute=level` together, all others alone
-        for column, name in enumerate(dataset.feature_names):
-            blocks.setdefault(name.partition("=")[0], []).append(column)
+        blocks: dict[str, dict[int, str]] = {}  # columns called `attribute=level` together, all others alone
+        for column, feature in enumerate(dataset.feature_names):
+            name, _, level = feature.partition("=")
+            blocks.setdefault(name, {})[column] = level
         attributes = []
-        for name, columns in blocks.items():
-            feature, (low, high) = dataset.feature_names[columns[0]], dataset.bounds[columns[0]].tolist()
-            if len(columns) > 1:
-                levels = [dataset.feature_names[column].partition("=")[2] for column in columns]
-                attributes.append(Attribute.one_hot(name, columns, levels))
-            elif name != feature:  # one level of two
-                attributes.append(Attribute.integer(feature, columns[0], 0, 1))
+        for name, levels in blocks.items():
+            column, level = next(iter(levels.items()))
+            if len(levels) > 1:
+                attributes.append(Attribute.one_hot(name, tuple(levels), tuple(levels.values())))
+            elif level:  # one of two
+                attributes.append(Attribute.integer(f"{name}={level}", column, 0, 1))
             else:
-                attributes.append(Attribute.real(name, columns[0], low, high, n_bins=n_bins))
+                attributes.append(Attribute.real(name, column, *dataset.bounds[column].tolist(), n_bins=n_bins))
         return cls(attributes, tuple(range(len(dataset.class_names))), dataset.bounds_basis)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of codes of each attribute, and of the label, which is last."""
-        return (*(attribute.size for attribute in self.attributes), len(self.classes))
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of X."""
-        return sum(len(attribute.columns) for attribute in self.attributes)
 
     def encode(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.intp]:
         """Codes (n, number of attributes + 1) of records X (n, d) with labels y (n,); the label comes last.
@@ -269,9 +277,6 @@ class Domain(_PickledByContent):
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} columns, as the domain, got shape {X.shape}")
-        numeric = [attribute.columns[0] for attribute in self.attributes if attribute.edges]
-        if not np.isfinite(_numbers(X[:, numeric])).all():
-            raise ValueError("X must be finite in real and integer attributes, got NaN or infinite values")
         label = label_codes(np.asarray(y), np.array(self.classes))
         return np.column_stack([*(attribute.encode(X) for attribute in self.attributes), label])
 
@@ -312,11 +317,3 @@ def check_labels(classes: Any) -> tuple[Hashable, ...]:
     if len(kinds) > 1 and not kinds <= set("biuf"):
         raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
     return tuple(check_classes(classes).tolist())
-
-
-def _numbers(cells: NDArray) -> NDArray[np.float64]:
-    """Cells as numbers; NumPy's own error would repeat a cell, which is private."""
-    try:
-        return cells.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError("X must hold numbers in real, integer and one-hot attributes, found others") from None

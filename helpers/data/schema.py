@@ -6,7 +6,6 @@
     columns:
       age: {kind: integer, low: 18, high: 100}
       bmi: {kind: real, low: 10, high: 60, bins: 16, missing: true}
-      smoker: {kind: boolean, levels: [no, yes]}
       ward: {kind: categorical, levels: [north, south, west]}
       blood: {kind: one-hot, levels: [A, B, AB, O]}   # columns blood=A, blood=B, ...
       hour{0..23}: {kind: real, low: 0, high: 500}    # columns hour0, ..., hour23; {a,b} lists names
@@ -24,6 +23,7 @@ schema with marks is not read: a bound is public only if somebody says so. Readi
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,18 +47,14 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 _KEYS = {
     "real": {"low", "high", "bins", "missing"},
     "integer": {"low", "high", "bins", "missing"},
-    "boolean": {"levels"},
     "categorical": {"levels", "missing"},
     "one-hot": {"levels", "missing"},
-    "unbounded": set(),  # a number of which no bounds are known: such a table can be described, not encoded
     "ignore": set(),
 }
 _N_BINS = 32
 _MOST_BINS = 1024
 _MOST_COLUMNS = 100_000  # that one name with braces stands for
 _MOST_LEVELS = 50  # of a column of texts that is not left out of a proposal
-_MOST_NAMED = 6  # marked entries in an error
-_FLAGS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -89,10 +85,7 @@ class Column:
         if self.is_ordered:
             indicator = {f"{MISSING} {self.name}=yes": (0.0, 1.0)} if self.missing else {}
             return {self.name: (self.low, self.high)} | indicator
-        if self.kind == "unbounded":
-            return {self.name: (-math.inf, math.inf)}
-        levels = self.levels[1:] if self.kind == "boolean" else (*self.levels, *[MISSING] * self.missing)
-        return {f"{self.name}={level}": (0.0, 1.0) for level in levels}
+        return {f"{self.name}={level}": (0.0, 1.0) for level in (*self.levels, *[MISSING] * self.missing)}
 
     @property
     def rule(self) -> str:
@@ -104,37 +97,32 @@ class Column:
 
     def attributes(self, first: int) -> list[Attribute]:
         """The same for methods that count, where the first of its columns of X is column `first`."""
-        name, *others = self.features
+        if not self.is_ordered:
+            levels = [feature.partition("=")[2] for feature in self.features]
+            return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
+        name, *indicators = self.features
         if self.kind == "real":
             own = Attribute.real(name, first, self.low, self.high, n_bins=self.bins)
-        elif self.kind == "integer":
-            own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
-        elif self.kind == "boolean":
-            own = Attribute.integer(name, first, 0, 1)
         else:
-            levels = [feature.partition("=")[2] for feature in (name, *others)]
-            return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
-        return [own, *(Attribute.integer(indicator, first + 1, 0, 1) for indicator in others)]
+            own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
+        return [own, *(Attribute.integer(indicator, first + 1, 0, 1) for indicator in indicators)]
 
     def encode(self, table: pd.DataFrame, missing_texts: tuple[str, ...], X: NDArray) -> NDArray[np.bool_]:
         """Write the column into its columns X (n, features), which are 0 so far; returns which cells break the rule.
 
         A cell that is missing or breaks the rule counts as missing where there is a level for that, else as the middle
-        of the bounds, the first level, or "no".
+        of the bounds or the first level.
         """
         if self.is_ordered:
             found = cells.read(table[self.name])
             values, absent = found.map(_number, float), found.map(missing_texts.__contains__, bool)
             unknown = np.isnan(values) | absent
-            X[:, 0] = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
+            clipped = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
+            X[:, 0] = np.rint(clipped) if self.kind == "integer" else clipped
             if self.missing:
                 X[:, 1] = unknown
-            broken = unknown & ~(absent & self.missing)
-            if self.kind == "integer":
-                exact = X[:, 0].copy()
-                X[:, 0] = np.rint(exact)
-                broken |= (X[:, 0] != exact) & ~unknown  # the middle need not be whole
-            return broken
+            not_whole = ~unknown & (X[:, 0] != clipped)  # the middle of the bounds need not be whole
+            return not_whole | (unknown & ~(absent & self.missing))
         if self.kind == "one-hot":
             block = np.column_stack([cells.read(table[source]).map(_number, float) for source in self.sources])
             valid = np.isin(block, (0, 1)).all(axis=1) & ((block == 1).sum(axis=1) == 1)
@@ -144,10 +132,7 @@ class Column:
             places, absent = found.map(_positions(self.levels), np.intp), found.map(missing_texts.__contains__, bool)
             valid = places >= 0
         places = np.where(valid, places, len(self.levels) if self.missing else 0)
-        if self.kind == "boolean":
-            X[:, 0] = places
-        else:
-            X[np.arange(len(X)), places] = 1
+        X[np.arange(len(X)), places] = 1
         return ~valid & ~(absent & self.missing)
 
 
@@ -177,13 +162,13 @@ class Schema:
     >>> schema = Schema.parse('''
     ... basis: an example
     ... label: {column: ill, levels: [no, yes], minority: yes}
-    ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: boolean, levels: [f, m]}}
+    ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: categorical, levels: [f, m]}}
     ... ''')
     >>> X, y = schema.encode(pd.DataFrame({"age": ["20", "?"], "sex": ["m", "f"], "ill": ["yes", "no"]}))
     >>> schema.feature_names
-    ('age', 'missing age=yes', 'sex=m')
+    ('age', 'missing age=yes', 'sex=f', 'sex=m')
     >>> X.tolist(), y.tolist()
-    ([[20.0, 0.0, 1.0], [50.0, 1.0, 0.0]], [1, 0])
+    ([[20.0, 0.0, 0.0, 1.0], [50.0, 1.0, 1.0, 0.0]], [1, 0])
     """
 
     basis: str
@@ -216,46 +201,43 @@ class Schema:
     @classmethod
     def parse(cls, text: str) -> "Schema":
         """As `read`, from the text of a file."""
-        marked: list[str] = []
         try:
-            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
+            events = list(yaml.parse(text, yaml.BaseLoader))
+            if any(isinstance(event, yaml.AliasEvent) for event in events):
                 raise ValueError("schema must be YAML without aliases, which may stand for more than fits into memory")
-            content = _plain(yaml.compose(text, yaml.BaseLoader), "", marked)
+            content = yaml.load(text, _Texts)
         except yaml.MarkedYAMLError as error:
             line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
             raise ValueError(f"schema must be YAML, got: {error.problem}{line}") from None
         except (yaml.YAMLError, RecursionError) as error:
             raise ValueError(f"schema must be YAML, got {type(error).__name__}") from None
+        marked = [event.start_mark.line + 1 for event in events if getattr(event, "tag", None) == MARK]
         if marked:
-            more = f" and {len(marked) - _MOST_NAMED} more" if len(marked) > _MOST_NAMED else ""
             raise ValueError(
-                f"schema must be public, got {len(marked)} entries with the mark {MARK}; confirm or replace each, and "
-                f"remove its mark: {', '.join(marked[:_MOST_NAMED])}{more}"
+                f"schema must be public, got {len(marked)} entries with the mark {MARK}, "
+                f"the first in line {marked[0]}; confirm or replace each, and remove its mark"
             )
-        words = ("record", "source", "licence")
-        entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts", "facts", *words})
-        for key in ("basis", *words):
+        words = ("basis", "record", "source", "licence")
+        entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts", "facts", *words[1:]})
+        texts = {}
+        for key in words:
             if not isinstance(entries.get(key, ""), str):
                 raise ValueError(f"{key} must be a text, got {entries[key]!r}")
-        if not entries["basis"].strip():
+            texts[key] = " ".join(entries.get(key, "").split())
+        if not texts["basis"]:
             raise ValueError("basis must be a text that says why the schema may be called public, got none")
         label, class_names = _label(entries["label"])
-        columns = [
-            column
-            for name, entry in _mapping("columns", entries["columns"]).items()
-            for column in _columns(name, entry)
-            if column.kind != "ignore"
-        ]
+        named = _mapping("columns", entries["columns"])
+        columns = tuple(column for name, entry in named.items() for column in _columns(name, entry))
         if not columns:
             raise ValueError("columns must name one or more columns that are not ignored, got none")
         schema = cls(
-            " ".join(entries["basis"].split()),
-            label,
-            class_names,
-            tuple(columns),
-            _texts("missing_texts", entries.get("missing_texts", list(MISSING_TEXTS))),
-            **{key: " ".join(entries.get(key, "").split()) for key in words},
+            label=label,
+            class_names=class_names,
+            columns=columns,
+            missing_texts=_texts("missing_texts", entries.get("missing_texts", list(MISSING_TEXTS))),
             facts=_mapping("facts", entries.get("facts", {})),
+            **texts,
         )
         for names in (schema.sources, schema.feature_names):
             if len(set(names)) < len(names):
@@ -274,22 +256,13 @@ class Schema:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def bounds(self) -> NDArray[np.float64] | None:
-        """Lower and upper bounds (d, 2) of the columns of X; None if a column is unbounded."""
-        bounds = np.array([pair for column in self.columns for pair in column.features.values()])
-        return bounds if np.isfinite(bounds).all() else None
+    def bounds(self) -> NDArray[np.float64]:
+        """Lower and upper bounds (d, 2) of the columns of X."""
+        return np.array([pair for column in self.columns for pair in column.features.values()])
 
     @property
     def domain(self) -> Domain:
-        """The same for methods that work with codes: bins, levels, and classes 0, 1, ...
-
-        Raises
-        ------
-        ValueError
-            A column is unbounded.
-        """
-        if self.bounds is None:
-            raise ValueError("columns must have bounds where records are counted, got one of kind 'unbounded'")
+        """The same for methods that work with codes: bins, levels, and classes 0, 1, ..."""
         attributes: list[Attribute] = []
         for column in self.columns:
             attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))
@@ -305,7 +278,7 @@ class Schema:
         Raises
         ------
         ValueError
-            Columns that the table does not have, or has twice; or the schema has a column without bounds.
+            Columns that the table does not have, or has twice.
         """
         return self._read(table, labelled=False)[0]
 
@@ -361,15 +334,9 @@ class Schema:
 
         Without a label, the codes are none, and the label is in no rule.
         """
-        if self.bounds is None:
-            raise ValueError("columns must have bounds where a table is read, got one of kind 'unbounded'")
         wanted, found = self.sources if labelled else self.sources[:-1], [str(name) for name in table.columns]
-        for what, wrong in (
-            ("without", [name for name in wanted if name not in found]),
-            ("twice with", [name for name in wanted if found.count(name) > 1]),
-        ):
-            if wrong:
-                raise ValueError(f"table must have each column of its schema once, got one {what} {', '.join(wrong)}")
+        if wrong := ", ".join(name for name in wanted if found.count(name) != 1):
+            raise ValueError(f"table must have each column of its schema once, got none or several of {wrong}")
         table = table.set_axis(found, axis=1)  # numbers may be names too
         X, y, start = np.zeros((len(table), len(self.feature_names))), np.zeros(0, dtype=np.intp), 0
         breaches = []
@@ -400,23 +367,16 @@ def _positions(levels: tuple[str, ...]) -> Callable[[str], int]:
 # ------------------------------------------------------------------------------------------------ what a file says
 
 
-def _plain(node: yaml.Node | None, place: str, marked: list[str]) -> Any:
-    """Dictionaries, lists and texts of a YAML node; `no` stays a text. Places with the mark go into `marked`."""
-    if node is None:
-        return ""
-    if node.tag == MARK:
-        marked.append(place)
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, place, marked) for item in node.value]
-    if not isinstance(node, yaml.MappingNode):
-        return node.value
-    found: dict[str, Any] = {}
-    for key_node, value in node.value:
-        key = _plain(key_node, place, marked)
-        if not isinstance(key, str) or key in found:
-            raise ValueError(f"schema must have texts as keys, each once, got {key!r} in {place or 'the whole'}")
-        found[key] = _plain(value, f"{place}.{key}" if place else key, marked)
-    return found
+class _Texts(yaml.BaseLoader):
+    """Mappings, lists and texts: `no` stays a text. A key twice in one mapping is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise yaml.constructor.ConstructorError(problem=f"key {key.value!r} twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 def _mapping(
@@ -425,9 +385,7 @@ def _mapping(
     """The content, if it is a mapping with the keys `needed`, and no others than those `allowed` (None: any)."""
     if not isinstance(content, dict):
         raise ValueError(f"{place} must be a mapping, got {content!r}")
-    absent = needed - set(content)
-    unknown = set(content) - needed - allowed if allowed is not None else set()
-    if absent or unknown:
+    if not needed <= set(content) or (allowed is not None and not set(content) <= needed | allowed):
         said = ", ".join(sorted(needed)) + (f", and may have {', '.join(sorted(allowed))}" if allowed else "")
         raise ValueError(f"{place} must have {said}, got {', '.join(content) or 'nothing'}")
     return content
@@ -454,29 +412,25 @@ def _label(content: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _columns(name: str, content: Any) -> list[Column]:
-    """The columns of one entry: several where its name has braces, as in a shell."""
+    """The columns of one entry: several where its name has braces, as in a shell; none where they are ignored."""
     place = f"columns.{name}"
     kind = check_choice(f"{place}.kind", _mapping(place, content).get("kind"), tuple(_KEYS))
-    needed = {"kind"} | ({"low", "high"} & _KEYS[kind]) | ({"levels"} & _KEYS[kind])
+    needed = {"kind"} | ({"low", "high", "levels"} & _KEYS[kind])
     entries = _mapping(place, content, needed, _KEYS[kind] - needed)
     if "=" in name:
         raise ValueError(f"{place} must be named without '=', which stands between attribute and level")
-    values: dict[str, Any] = {
-        key: _finite(f"{place}.{key}", entries[key], whole=kind == "integer")
-        for key in ("low", "high")
-        if key in entries
-    }
+    values: dict[str, Any] = {}
+    for key in {"low", "high"} & set(entries):
+        values[key] = _finite(f"{place}.{key}", entries[key], whole=kind == "integer")
     if "bins" in entries:
         values["bins"] = int(_finite(f"{place}.bins", entries["bins"], whole=True, low=1, high=_MOST_BINS))
     if "missing" in entries:
-        values["missing"] = _FLAGS[check_choice(f"{place}.missing", entries["missing"], tuple(_FLAGS))]
+        values["missing"] = check_choice(f"{place}.missing", entries["missing"], ("true", "false")) == "true"
     if "levels" in entries:
         values["levels"] = _texts(f"{place}.levels", entries["levels"], 2)
-        if kind == "boolean" and len(values["levels"]) != 2:
-            raise ValueError(f"{place}.levels must be two texts, no and yes, got {len(values['levels'])}")
-    if kind in ("real", "integer") and not values["low"] < values["high"]:
+    if "low" in values and not values["low"] < values["high"]:
         raise ValueError(f"{place}.low must be below {place}.high, got {values['low']:g} and {values['high']:g}")
-    return [Column(one, kind, **values) for one in _names(place, name)]
+    return [Column(one, kind, **values) for one in _names(place, name) if kind != "ignore"]
 
 
 def _names(place: str, name: str) -> list[str]:
@@ -566,9 +520,8 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     if len(set(names)) < len(names):
         raise ValueError("table must name each column once, got a name twice")
     table = table.set_axis(names, axis=1)
-    found = cells.read(table[label])
-    counts = np.bincount(found.codes, minlength=len(found.texts))
-    present = {t: int(c) for t, c in zip(found.texts, counts, strict=True) if c and t not in MISSING_TEXTS}
+    found = cells.read(table[label]).map(str, object)
+    present = Counter(text for text in found if text not in MISSING_TEXTS)
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
     rarest = min(sorted(present), key=lambda level: present[level], default="")

@@ -11,10 +11,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
-from helpers.data.dataset import Dataset
 from helpers.data.schema import Schema
-
-SUFFIXES = (".csv", ".parquet")
 
 
 def is_table(name: Any) -> bool:
@@ -23,7 +20,7 @@ def is_table(name: Any) -> bool:
     >>> is_table("my.csv"), is_table("mammography")
     (True, False)
     """
-    return isinstance(name, str | Path) and Path(name).suffix.lower() in SUFFIXES
+    return isinstance(name, str | Path) and Path(name).suffix.lower() in (".csv", ".parquet")
 
 
 def find(name: str | Path) -> Path | None:
@@ -58,24 +55,6 @@ def schema_of(name: str | Path) -> Schema:
     return Schema.read(beside)
 
 
-def load(name: str | Path) -> Dataset:
-    """A table as a data set, by the schema beside it; see `Schema.dataset`. For experiments: its errors, and all that
-    is computed from it, are for those who hold the data.
-
-    Parameters
-    ----------
-    name : str or Path
-        Of a CSV or Parquet file.
-
-    Raises
-    ------
-    ValueError
-        No such file, a schema that is not confirmed, or rows that break it.
-    """
-    file = found(name)
-    return schema_of(file).dataset(read(file), file.name)
-
-
 def read(name: str | Path) -> pd.DataFrame:
     """The cells of a table: of a CSV all as texts, of a Parquet file as they are stored.
 
@@ -86,10 +65,18 @@ def read(name: str | Path) -> pd.DataFrame:
         depends on the values in the cells.
     """
     file = found(name)
-    if file.suffix.lower() == ".csv":
-        return _read_csv(file)
+    wanted = f"{file.name} must be a Parquet file"
     try:
-        return pd.read_parquet(file, dtype_backend="numpy_nullable")  # a missing cell leaves the others what they are
+        if file.suffix.lower() == ".parquet":
+            return pd.read_parquet(
+                file, dtype_backend="numpy_nullable"
+            )  # a missing cell leaves the others what they are
+        wanted = (
+            f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and "
+            "no line longer than that"
+        )
+        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
+        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
     except ImportError:
         raise ValueError(
             f"{file.name} must be a CSV, or the project be installed with its extra `parquet`, which reads such files "
@@ -98,7 +85,11 @@ def read(name: str | Path) -> pd.DataFrame:
     except MemoryError:
         raise
     except Exception:  # whatever the library raises may quote the file
-        raise ValueError(f"{file.name} must be a Parquet file, got one that cannot be read") from None
+        raise ValueError(f"{wanted}, got one that is empty or cannot be read") from None
+    names = rows.iloc[0].str.strip()
+    if names.duplicated().any():
+        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
+    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)
 
 
 def found(name: str | Path) -> Path:
@@ -115,23 +106,3 @@ def found(name: str | Path) -> Path:
     if file is None:
         raise ValueError(f"name must be a file that exists, got {str(name)!r}")
     return file
-
-
-def _read_csv(file: Path) -> pd.DataFrame:
-    wanted = (
-        f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and no "
-        "line longer than that"
-    )
-    try:
-        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
-        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
-    except MemoryError:
-        raise
-    except pd.errors.EmptyDataError:
-        raise ValueError(f"{wanted}, got an empty one") from None
-    except Exception:  # whatever the parser raises may quote lines
-        raise ValueError(f"{wanted}, got one that cannot be read") from None
-    names = rows.iloc[0].str.strip()
-    if names.duplicated().any():
-        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
-    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)
