@@ -78,7 +78,7 @@ ONE_DIMENSIONAL = (
 )
 
 
-@pytest.mark.parametrize("regularization", [0.05, 2.0])
+@pytest.mark.parametrize("regularization", [0.05, pytest.param(2.0, marks=pytest.mark.weekly)])
 def test_released_coefficients_have_the_exact_distribution_and_loss(regularization):
     """One dimension, end to end: 2,000 fits a data set against the closed form, and the loss against its definition."""
     calibration = printed_erm.algorithm_2(epsilon=1.0, n_records=4, regularization=regularization)
@@ -309,7 +309,7 @@ def test_the_search_nearly_attains_the_logistic_theorem():
 
 @pytest.mark.parametrize(
     ("class_weight", "dimension", "at_least"),
-    [("balanced", 1, 0.86), (None, 2, 0.9)],
+    [("balanced", 1, 0.86), pytest.param(None, 2, 0.9, marks=pytest.mark.weekly)],
 )
 def test_the_softmax_search_comes_close_to_what_is_proved(class_weight, dimension, at_least):
     """A rare record that changes class, counts 500/1/498: random pairs reach .16 of epsilon."""
