@@ -7,7 +7,7 @@ import numpy as np
 
 from checks.exact_loss import gradient, softmax_gradient
 from helpers import erm
-from helpers.erm import perturbation, risk, solver
+from helpers.erm import calibration, perturbation, risk, solver
 
 ROUNDING = 1 + 1e-9
 HUBER = erm.huber(0.3)
@@ -69,6 +69,14 @@ def recovered_noise(model, X, y, weights=None):
         signed = rows * (2 * codes - 1)[:, None]
         slope = gradient(beta, signed, loss, regularization, np.zeros_like(beta), weights, n)
     return -n * slope.ravel()
+
+
+def determinant_share(model, n, weighting=erm.UNWEIGHTED):
+    """What the Jacobian costs a fit on n records whose penalty was raised: 0 if no record pulls and bends at once."""
+    loss = model._loss()
+    if loss.free_ratio >= (1.0 if model.delta else 1e-9):
+        return 0.0
+    return calibration.determinant_cost(model.radius**2 / (n * model.total_regularization_), loss, weighting)
 
 
 def watched(monkeypatch):

@@ -326,8 +326,6 @@ def test_nothing_of_the_solver_and_the_noise_is_left(estimator):
         "noise_scales_",
         "offset_",
         "total_regularization_",
-        "epsilon_noise_",
-        "epsilon_jacobian_",
         "epsilon_solver_",
     }
     assert set(vars(model)) - set(model.get_params()) <= public | constants

@@ -34,7 +34,6 @@ from helpers.erm.moments import PrivateMomentClassifier
 from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
-from helpers.erm.scaling import private_second_moments
 from helpers.erm.solver import minimize
 
 __all__ = [
@@ -66,7 +65,6 @@ __all__ = [
     "huber",
     "largest_move",
     "minimize",
-    "private_second_moments",
     "read_parquet",
     "signed_rows",
     "zero_sum_basis",

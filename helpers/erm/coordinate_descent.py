@@ -29,6 +29,7 @@ lemma and the split are proved here.
 """
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -36,12 +37,13 @@ from numpy.typing import NDArray
 
 from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import ScaledLinearClassifier
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier
 from helpers.privacy import Ledger, gaussian_mu
 
 _AVERAGED = 0.5  # of the sweeps, from the last one backwards, whose results are averaged; at least one
 
 
+@dataclass(eq=False, repr=False)
 class DPCoordinateDescentClassifier(ScaledLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every update of coordinate descent.
 
@@ -123,22 +125,14 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         "order": choice("shuffled", "iid"),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        sweeps=20,
-        clip="row",
-        order="shuffled",
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.sweeps = sweeps
-        self.clip = clip
-        self.order = order
+    sweeps: int = 20
+    clip: str = "row"
+    order: str = "shuffled"
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
-        frame, steps, mu = self._gaussian_frame(ledger, public, gaussian_mu(epsilon, self.delta))
+        mu = gaussian_mu(epsilon, self.delta)
+        frame, steps = self._private_frame(ledger, public, 1 / (math.sqrt(SCALE_SHARE) * mu))
+        mu *= math.sqrt(1 - self._scale_share)
         size, limits, rng = len(frame.largest), self._limits(frame), ledger.rng
         # The coordinates (sweeps, D) in order of their updates, drawn without looking at the records.
         if self.order == "iid":

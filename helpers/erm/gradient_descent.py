@@ -6,8 +6,9 @@ descent, so that the two can be compared at the same knowledge of the scale. Dee
 """
 
 import math
+from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
@@ -25,6 +26,7 @@ _SOURCE = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary
 _SAMPLED_SOURCE = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
 
 
+@dataclass(eq=False, repr=False)
 class DPGradientDescentClassifier(ScaledLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every step of gradient descent.
 
@@ -73,19 +75,9 @@ neighbouring, n_records, class_weight, bounds, counts_share
         "average": real(low=0, high=1),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        n_steps=100,
-        sample_rate=None,
-        average=0.0,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.n_steps = n_steps
-        self.sample_rate = sample_rate
-        self.average = average
+    n_steps: int = 100
+    sample_rate: float | None = None
+    average: float = 0.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -98,10 +90,12 @@ neighbouring, n_records, class_weight, bounds, counts_share
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         mu = gaussian_mu(epsilon, self.delta)
-        frame, steps, left = self._gaussian_frame(ledger, public, mu)
+        for_scale = 1 / (math.sqrt(SCALE_SHARE) * mu)
+        frame, steps = self._private_frame(ledger, public, for_scale)
+        left = mu * math.sqrt(1 - self._scale_share)
         multiplier, claim = math.sqrt(self.n_steps) / left, Claim(epsilon, _SOURCE)
         if self.sample_rate is not None:
-            scaling = GaussianDpEvent(1 / (math.sqrt(SCALE_SHARE) * mu)) if self._scale_is_private else None
+            scaling = GaussianDpEvent(for_scale) if self._scale_share else None
             claim = Claim(epsilon, _SAMPLED_SOURCE, _INTERVAL * max(epsilon, mu))
             multiplier = _sampled_multiplier(scaling, self.sample_rate, self.n_steps, self.delta, claim, multiplier)
         self.noise_multiplier_ = multiplier
@@ -130,6 +124,7 @@ neighbouring, n_records, class_weight, bounds, counts_share
 
     def _clipped_total(self, margins: Margins, beta: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
         """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
+        weights: Any
         numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
         # How many of the records that each row stands for the step sees; uniform numbers are faster than binomial ones.
         if rate is None:

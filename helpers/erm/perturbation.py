@@ -28,13 +28,16 @@ Output perturbation with approximate minima
 Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian noise); the pure version is proved here.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import (
     Check,
@@ -46,7 +49,6 @@ from helpers.checks import (
     optional,
     real,
 )
-from helpers.constructors import SharedParameters
 from helpers.erm.calibration import (
     Weighting,
     balanced_weights,
@@ -54,7 +56,6 @@ from helpers.erm.calibration import (
     calibrate_gaussian,
     class_weights,
     fixed_weights,
-    gaussian_jacobian_cost,
     largest_move,
 )
 from helpers.erm.linear import INTERCEPT_SCALING, LOSSES, LinearClassifier, Records, class_weight_among
@@ -66,6 +67,7 @@ from helpers.privacy import (
     ApproximateDpEvent,
     Law,
     Ledger,
+    NeighboringRelation,
     PrivateMixin,
     gaussian_multiplier,
 )
@@ -86,16 +88,12 @@ class Constants(NamedTuple):
     total_regularization : float
     epsilon : float
         What is proved.
-    epsilon_noise, epsilon_jacobian : float
-        How the analysis splits the budget between the noise and the Jacobian determinant.
     source : str
     """
 
     noise: float
     total_regularization: float
     epsilon: float
-    epsilon_noise: float
-    epsilon_jacobian: float
     source: str
 
 
@@ -144,7 +142,8 @@ _PUBLIC = {"bounds": "feature bounds public", "center": "centre of the features 
 """Options that are only what they should be if the data had no say in them."""
 
 
-class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, ABC):
+@dataclass(eq=False, repr=False)
+class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
     """Budget, relation, class weights and guarantee of the private classifiers. Not for use by itself."""
 
     _allowed: ClassVar[dict[str, Check]] = {
@@ -156,35 +155,20 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         "class_weight": class_weight_among(None, "balanced", "private"),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        delta=0.0,
-        radius=1.0,
-        fit_intercept=True,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
-        prior=None,
-    ):
-        self.epsilon = epsilon
-        self.regularization = regularization
-        self.delta = delta
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
-        self.prior = prior
+    epsilon: float = 1.0
+    _: KW_ONLY
+    regularization: float = 1e-3
+    delta: float = 0.0
+    radius: float = 1.0
+    fit_intercept: bool = True
+    random_state: int | None = None
+    classes: Sequence[Any] = (0, 1)
+    neighbouring: NeighboringRelation = REPLACE_ONE
+    n_records: int | None = None
+    class_weight: str | dict[Any, float] | None = None
+    bounds: ArrayLike | None = None
+    counts_share: float = 0.1
+    prior: str | None = None
 
     def fit(self, X: Any, y: Any, multiplicity: Any = None) -> Self:
         """Fit privately.
@@ -205,12 +189,10 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         """
         self._check_parameters()
         self._forget()
-        records = self._records(X, y, multiplicity, self.n_records)
-        ledger = Ledger(
-            records,
-            self.neighbouring,
-            self._noise_generator(*(() if self.random_state is None else records.identity())),
-        )
+        records = self._records(X, y, multiplicity)
+        divisor, width = records.divisor, records.rows.shape[1]
+        rng = self._noise_generator(*(() if self.random_state is None else records.identity()))
+        ledger = Ledger(records, self.neighbouring, rng)
         ledger.assume(
             *(("one-hot blocks public",) if self.blocks is not None else ()),
             "number of records public" if self.n_records is None else "number that divides the loss public",
@@ -220,18 +202,13 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             *(told for name, told in _PUBLIC.items() if getattr(self, name, None) is not None),
             *getattr(records.rows, "assumes", ()),
         )
-        self._learn(ledger, records.divisor, records.rows.shape[1])
-        return self
-
-    def _learn(self, ledger: Ledger, divisor: int, width: int) -> None:
-        """Set what is fitted, from the ledger's answers and two public numbers: what divides the loss, and how long a
-        row is."""
+        del X, y, multiplicity, records  # all that follows is made of the ledger's answers and public numbers
         self.offset_ = 0.0
         weights = self._weights(None) if isinstance(self.class_weight, dict) else None
         counts = 0.0  # what noisy counts of the classes cost, which pay for their weights or for the offset
         if self.class_weight == "private" or self.prior is not None:
             counts, n_classes = self.counts_share * self.epsilon, len(self.classes_)
-            noisy = ledger.class_counts(lambda records: records.class_sizes(n_classes), n_classes, counts)
+            noisy = ledger.class_counts(lambda records: records.sizes, n_classes, counts)
             sizes = np.maximum(noisy, 1.0)
             if self.prior is None:
                 weights = class_weights(sizes)
@@ -251,23 +228,24 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         self.guarantee_ = ledger.guarantee(whole, self.delta, source=source, interval=claim.interval)
         if weights is not None:
             self.class_weight_ = weights
+        return self
 
     @abstractmethod
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         """Set coefficients at a cost of `epsilon`, and the constants; gives the claim about them."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.n_records is None and self.neighbouring is ADD_REMOVE:
-            raise ValueError("n_records must be a public integer under add/remove-one, got None")
 
-
+@dataclass(eq=False, repr=False)
 class PerturbationClassifier(PrivateLinearClassifier):
     """The solver's share of both perturbations. Not for use by itself."""
 
     _allowed: ClassVar[dict[str, Check]] = LOSSES | {"tol": real(low=1e-12, high=0.5, inclusive="low")}
 
-    tol: float
+    regularization: float = 1e-3  # may be given by position
+    _: KW_ONLY
+    tol: float = 1e-3
+    loss: str = "logistic"
+    h: float = 0.5
 
     def _within(self, ledger, public, regularization, longest_noise, wanted) -> tuple[float, Callable]:
         """A distance, and what finds a point within it of the exact minimiser, whatever the records and the noise are.
@@ -293,17 +271,17 @@ class PerturbationClassifier(PrivateLinearClassifier):
         distance = max(wanted, floor)
 
         def minimise(records: Records, noise: NDArray) -> NDArray[np.float64]:
-            sizes = records.class_sizes(len(self.classes_))
-            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
-            if (number := sizes.sum()) > public.most:
-                weights = (np.ones(len(sizes)) if weights is None else weights) * (public.most / number)
-            beta = self._minimiser(records, weights, sizes, regularization, noise, distance / 4).beta
+            weights = self._weights(records.sizes) if self.class_weight == "balanced" else public.weights
+            if (number := records.sizes.sum()) > public.most:
+                weights = (np.ones(len(self.classes)) if weights is None else weights) * (public.most / number)
+            beta = self._minimiser(records, weights, regularization, noise, distance / 4).beta
             length = np.linalg.norm(beta)
             return beta * (reach / length) if length > reach else beta
 
         return distance, minimise
 
 
+@dataclass(eq=False, repr=False)
 class ObjectivePerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise in the objective, weighted by class or not.
 
@@ -365,8 +343,8 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         `noise_scale_` instead.
     total_regularization_ : float
         lambda + Delta.
-    epsilon_noise_, epsilon_jacobian_, epsilon_solver_ : float
-        How epsilon is split between the noise, the Jacobian determinant and the solver.
+    epsilon_solver_ : float
+        The solver's part of epsilon; the noise and the Jacobian determinant have the rest.
     offset_ : float or ndarray (K,)
         As in `ERMClassifier`, from noisy counts of at least one record.
     class_weight_ : ndarray (K,)
@@ -400,31 +378,12 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         "blocks": optional(any_value),  # with the number of features, in `_check_parameters`
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        tol=1e-3,
-        delta=0.0,
-        raise_regularization=True,
-        *,
-        loss="logistic",
-        h=0.5,
-        intercept_scaling=1.0,
-        rows="clip",
-        noise="auto",
-        blocks=None,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
-        self.tol = tol
-        self.raise_regularization = raise_regularization
-        self.loss = loss
-        self.h = h
-        self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.noise = noise
-        self.blocks = blocks
+    _: KW_ONLY
+    raise_regularization: bool = True
+    intercept_scaling: float = 1.0
+    rows: str = "clip"
+    noise: str = "auto"
+    blocks: Sequence[Sequence[int]] | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -460,7 +419,6 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         delta = self.delta * math.exp(-solver / 2)
         constants = self._constants(noise_epsilon, delta, public.divisor, public.width, public.weighting)
         total = constants.total_regularization
-        self._check_condition(total)
         # Gamma and normal laws exceed these lengths of noise with probability e^-50.
         if delta > 0:
             self.noise_scale_ = constants.noise
@@ -476,34 +434,28 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         kept = constants.epsilon <= noise_epsilon * (1 + 1e-9)
         exact = ApproximateDpEvent(noise_epsilon if kept else constants.epsilon, delta)
         self._store(ledger.minimum(minimise, law, exact, distance, solver))
-        self.total_regularization_ = total
-        self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
-        self.epsilon_solver_ = solver
+        self.total_regularization_, self.epsilon_solver_ = total, solver
         return Claim(exact.epsilon + solver, constants.source)
 
     def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
         """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
-        loss = self._loss()
         problem: dict[str, Any] = {
             "epsilon": epsilon,
             "n_records": n_records,
             "regularization": self.regularization,
             "radius": self.radius,
-            "loss": loss,
+            "loss": self._loss(),
             "weighting": weighting,
             "raise_regularization": self.raise_regularization,
         }
         source = "objective perturbation with the constants of helpers.erm.calibrate"
-        if delta == 0:
-            rate, total = calibrate(**problem)
-            spent = min(weighting.mass * loss.steepness * self.radius * rate, epsilon)
-            if self.noise == "cube":
-                source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
-            return Constants(rate, total, epsilon, spent, epsilon - spent, source)
-        # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
-        scale, total = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
-        jacobian = gaussian_jacobian_cost(epsilon, self.radius**2 / (n_records * total), loss, weighting)
-        return Constants(scale, total, epsilon, epsilon - jacobian, jacobian, f"{source}, Gaussian noise")
+        if delta > 0:
+            # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
+            found = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
+            return Constants(*found, epsilon, f"{source}, Gaussian noise")
+        if self.noise == "cube":
+            source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
+        return Constants(*calibrate(**problem), epsilon, source)
 
 
 class OutputPerturbationClassifier(PerturbationClassifier):
@@ -550,22 +502,6 @@ class_weight, bounds, counts_share, prior
     >>> round(OutputPerturbationClassifier(epsilon=2.0, regularization=0.5, random_state=0).fit(X, y).noise_rate_, 5)
     1.998
     """
-
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        tol=1e-3,
-        delta=0.0,
-        *,
-        loss="logistic",
-        h=0.5,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
-        self.tol = tol
-        self.loss = loss
-        self.h = h
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         regularization = float(self.regularization)
