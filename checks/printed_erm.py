@@ -13,7 +13,7 @@ from helpers.checks import Check, check_boolean, check_choice, choice, real
 from helpers.constructors import SharedParameters
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
-from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
+from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
@@ -177,8 +177,8 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
         if self.version == "icml":
             check_choice("neighbouring", self.neighbouring, (REPLACE_ONE,))
 
-    def _constants(self, epsilon, delta, n_records, dimension, weighting):
-        loss = self._loss()
+    def _constants(self, epsilon, delta, public):
+        loss, n_records = self._loss(), public.divisor
         constants = printed_constants(
             self.version,
             epsilon=epsilon,
@@ -187,10 +187,12 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
             radius=self.radius,
             curvature=loss.curvature,
             neighbouring=self.neighbouring,
-            dimension=dimension,
+            dimension=public.width,
         )
-        proven = proven_epsilon(constants, n_records=n_records, radius=self.radius, loss=loss, weighting=weighting)
+        proven = proven_epsilon(
+            constants, n_records=n_records, radius=self.radius, loss=loss, weighting=public.weighting
+        )
         source = _SOURCES[self.version]
         if proven > epsilon * (1 + 1e-9):
             source += "; epsilon is what checks.exact_loss.proven_epsilon proves, not the printed one"
-        return Constants(*constants, proven, source)
+        return *constants, proven, source

@@ -91,9 +91,10 @@ def watched(monkeypatch):
     def watch(self, ledger, public, penalty, *lengths):
         distance, minimise = within(self, ledger, public, penalty, *lengths)
 
-        def minimiser(records, noise):
-            found = minimise(records, noise)
-            asked = {"records": records, "noise": noise, "public": public, "penalty": penalty, "distance": distance}
+        def minimiser(records, *noise):
+            found = minimise(records, *noise)
+            drawn = noise[0] if noise else np.zeros(found.size)
+            asked = {"records": records, "noise": drawn, "public": public, "penalty": penalty, "distance": distance}
             seen.append(SimpleNamespace(**asked, reach=told[-1].reach, found=found))
             return found
 

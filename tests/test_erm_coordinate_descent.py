@@ -459,13 +459,10 @@ def test_offset_alone_is_the_score_where_features_say_nothing():
 
 
 @each
-def test_rows_that_stand_for_several_records_are_those_records(cls, source):
+def test_equal_records_are_written_out(cls):
     X, y = simulated(30, 2)
-    times = np.arange(30) % 3 + 1
-    model = cls(epsilon=1e4, scale="private", bounds=CUBE)
-    one, other = clone(model).fit(X, y, times), clone(model).fit(np.repeat(X, times, 0), np.repeat(y, times))
-    assert one.decision_function(X) == pytest.approx(other.decision_function(X), rel=1e-9, abs=1e-9)
-    assert one.moments_ == pytest.approx(other.moments_)
+    with pytest.raises(ValueError, match="multiplicity must be None"):
+        cls().fit(X, y, np.full(30, 2))
 
 
 @each

@@ -366,7 +366,7 @@ def test_levels_shape_the_ball_and_the_gaussian_too():
         ({"blocks": [(4, 6)], "bounds": LEVELS}, "below 6"),
         ({"blocks": 3, "bounds": LEVELS}, "lists of columns"),
         ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "classes": (0, 1, 2)}, "more than two classes"),
-        ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "fit_intercept": False}, "without an intercept"),
+        ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "fit_intercept": False}, "no intercept"),
     ],
     ids=str,
 )
@@ -390,5 +390,5 @@ def test_a_body_that_is_none_is_refused(widths, blocks, message):
         norms.RowPolytope(widths, blocks)
     with pytest.raises(ValueError, match="columns"):
         norms.RowPolytope((1.0, 1.0)).norm([1.0])
-    with pytest.raises(ValueError, match="more than two classes"):
+    with pytest.raises(ValueError, match="n_scores must be"):
         norms.RowPolytope((0.5, 0.5, 1.0), ((0, 1),)).draw(1.0, np.random.default_rng(0), 2)

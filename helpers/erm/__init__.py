@@ -35,37 +35,3 @@ from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
 from helpers.erm.solver import minimize
-
-__all__ = [
-    "BALANCED",
-    "LOGISTIC",
-    "UNWEIGHTED",
-    "Calibration",
-    "Chunks",
-    "DPCoordinateDescentClassifier",
-    "DPGradientDescentClassifier",
-    "DPGreedyCoordinateClassifier",
-    "ERMClassifier",
-    "KernelClassifier",
-    "Loss",
-    "MidpointClassifier",
-    "ObjectivePerturbationClassifier",
-    "OutputPerturbationClassifier",
-    "PrivateMomentClassifier",
-    "RandomFourierFeatures",
-    "Softmax",
-    "Weighting",
-    "balanced_weights",
-    "calibrate",
-    "calibrate_gaussian",
-    "class_weights",
-    "default_regularization",
-    "design_matrix",
-    "fixed_weights",
-    "huber",
-    "largest_move",
-    "minimize",
-    "read_parquet",
-    "signed_rows",
-    "zero_sum_basis",
-]

@@ -30,10 +30,10 @@ lemma and the split are proved here.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
@@ -151,14 +151,9 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         self.noise_multiplier_ = math.sqrt(self.sweeps) / mu
         self.noise_scales_ = self.noise_multiplier_ * lengths
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
-        self._store_units(self._descend(released, frame, order, public.divisor), frame)
-        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
-        return Claim(epsilon, source)
 
-    def _descend(self, released, frame, order, divisor) -> NDArray[np.float64]:
-        """Mean coefficients of the last half of the sweeps; each update sees the records through one noisy sum."""
-        rate, limits = self._rate(frame), self._limits(frame)
-        beta, mean = np.zeros(len(limits)), np.zeros(len(limits))
+        # The coefficients are those of the last half of the sweeps in the mean.
+        rate, beta, mean = self._rate(frame), np.zeros(size), np.zeros(size)
         kept = max(round(_AVERAGED * self.sweeps), 1)
         last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
 
@@ -175,9 +170,11 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
 
         for sweep, coordinates in enumerate(order):
             for j in coordinates:
-                noisy = released(lambda margins, j=j: slope(margins, j), j)
-                moved = self._proximal(beta[j] - rate * (noisy / divisor), rate)
+                noisy = released(partial(slope, j=j), j)
+                moved = self._proximal(beta[j] - rate * (noisy / public.divisor), rate)
                 last, by, beta[j] = j, moved - beta[j], moved
             if sweep >= self.sweeps - kept:
                 mean += beta / kept
-        return mean
+        self._store_units(mean, frame)
+        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
+        return Claim(epsilon, source)

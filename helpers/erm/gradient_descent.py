@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from helpers.checks import Check, integer, optional, real
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, Frame, Margins, ScaledLinearClassifier, logistic_pull
+from helpers.erm.scaling import SCALE_SHARE, Margins, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, gaussian_mu
 from helpers.privacy.search import smallest
 
@@ -101,15 +101,11 @@ neighbouring, n_records, class_weight, bounds, counts_share
         self.noise_multiplier_ = multiplier
         lengths = np.full(len(frame.largest), public.weighting.mass * self._longest(frame))
         self.noise_scales_ = multiplier * lengths
-        self._store_units(self._descend(steps, frame, lengths, public.divisor), frame)
-        return claim
 
-    def _descend(self, steps: Ledger, frame: Frame, lengths: NDArray, divisor: int) -> NDArray[np.float64]:
-        """Mean coefficients of the last steps; every step sees the records through one noisy sum."""
         # The mean square length of a row is that of all its entries together, or `radius`^2 without a scale.
         rate = self._rate(frame._replace(moment=self.radius**2 if self._has_no_scale else 1.0))
         beta, mean = np.zeros(len(lengths)), np.zeros(len(lengths))
-        kept, expected = max(round(self.average * self.n_steps), 1), divisor * (self.sample_rate or 1.0)
+        kept, expected = max(round(self.average * self.n_steps), 1), public.divisor * (self.sample_rate or 1.0)
         for step in range(self.n_steps):
 
             def slope(margins, rng, beta=beta):
@@ -120,23 +116,17 @@ neighbouring, n_records, class_weight, bounds, counts_share
             beta = self._proximal(beta - rate * noisy / expected, rate)
             if step >= self.n_steps - kept:
                 mean = mean + beta / kept
-        return mean
+        self._store_units(mean, frame)
+        return claim
 
     def _clipped_total(self, margins: Margins, beta: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
         """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
-        weights: Any
-        numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
-        # How many of the records that each row stands for the step sees; uniform numbers are faster than binomial ones.
-        if rate is None:
-            weights = np.ones(m) if numbers is None else numbers
-        else:
-            weights = rng.random(m) < rate if numbers is None else rng.binomial(numbers, rate)
-        if margins.class_weights is not None:
-            weights = margins.class_weights * weights
-        seen = slice(None) if rate is None else np.flatnonzero(weights)
+        seen: Any = slice(None)
+        if self.sample_rate is not None:
+            seen = np.flatnonzero(rng.random(len(margins.values)) < self.sample_rate)
         rows, scores = margins.signed[seen], margins.values[seen] + margins.signed[seen] @ beta
-        pull = logistic_pull(scores, out=scores)
-        return (np.minimum(pull, margins.caps[seen]) * weights[seen]) @ rows
+        pull = np.minimum(logistic_pull(scores, out=scores), margins.caps[seen])
+        return (pull if margins.weights is None else pull * margins.weights[seen]) @ rows
 
 
 @cache

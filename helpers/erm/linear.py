@@ -40,7 +40,7 @@ from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import Block, LocalTable, Rows, Table, factored_rows, pieces
-from helpers.erm.solver import Solution, minimize_table
+from helpers.erm.solver import minimize_table
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
@@ -204,6 +204,8 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
             check_bounds(self.bounds, X.shape[1])
+        if multiplicity is not None and not self._rows_in_ball:
+            raise ValueError("multiplicity must be None for a descent: write equal records out")
         if multiplicity is not None and not is_dask(X):
             multiplicity = check_multiplicity(multiplicity, X.shape[0])
         self.classes_ = np.unique(self.classes)
@@ -269,7 +271,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             return Softmax(len(self.classes))
         return LOGISTIC if self.loss == "logistic" else huber(self.h)
 
-    def _minimiser(self, records, weights, regularization, noise, distance) -> Solution:
+    def _minimiser(self, records, weights, regularization, noise, distance) -> NDArray[np.float64]:
         """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n.
 
         `weights` (K,) are those of the classes.
@@ -281,8 +283,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         if isinstance(loss, Softmax):
             linear = linear.reshape(loss.n_classes - 1, -1)
         if not isinstance(table, Table):
-            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
-            table = LocalTable(pieces(Block(Rows(table), records.codes, numbers)), *table.shape)
+            table = LocalTable(pieces(Block(Rows(table), records.codes, records.multiplicity)), *table.shape)
         return minimize_table(
             table,
             loss,
@@ -293,7 +294,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             mean_weight=float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n,
             longest=float(self.radius),
             class_weights=weights,
-        )
+        ).beta
 
     def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
@@ -354,8 +355,6 @@ class ERMClassifier(LinearClassifier):
     coef_ : ndarray (1, d) or (K, d); intercept_ : ndarray (1,) or (K,)
         In the units of the shortened rows: decision = coef_ x + intercept_.
     classes_ : ndarray (K,); n_features_in_ : int
-    gradient_norm_ : float; n_iter_ : int
-        Of the solver.
 
     Raises
     ------
@@ -394,9 +393,7 @@ class ERMClassifier(LinearClassifier):
         none = np.zeros((len(self.classes) - 1) * records.rows.shape[1])
         weights = self._weights(records.sizes)
         self.offset_ = 0.0 if self.prior is None else self._offset(np.maximum(records.sizes, 1), weights)
-        solution = self._minimiser(records, weights, float(self.regularization), none, self.tol / self.radius)
-        self._store(solution.beta)
-        self.gradient_norm_, self.n_iter_ = solution.gradient_norm, solution.n_iter
+        self._store(self._minimiser(records, weights, float(self.regularization), none, self.tol / self.radius))
         return self
 
 

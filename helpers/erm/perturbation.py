@@ -78,25 +78,6 @@ _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
 
 
-class Constants(NamedTuple):
-    """Constants of objective perturbation, from public numbers, and what they guarantee for exact minimisers.
-
-    Attributes
-    ----------
-    noise : float
-        Rate of the noise norm, or standard deviation of each coordinate where delta > 0.
-    total_regularization : float
-    epsilon : float
-        What is proved.
-    source : str
-    """
-
-    noise: float
-    total_regularization: float
-    epsilon: float
-    source: str
-
-
 class Public(NamedTuple):
     """What a method may know beside the ledger's answers.
 
@@ -269,19 +250,20 @@ class PerturbationClassifier(PrivateLinearClassifier):
             center=center,
         )
         distance = max(wanted, floor)
+        none = np.zeros((len(self.classes) - 1) * public.width)
 
-        def minimise(records: Records, noise: NDArray) -> NDArray[np.float64]:
+        def minimise(records: Records, noise: NDArray = none) -> NDArray[np.float64]:
             weights = self._weights(records.sizes) if self.class_weight == "balanced" else public.weights
             if (number := records.sizes.sum()) > public.most:
                 weights = (np.ones(len(self.classes)) if weights is None else weights) * (public.most / number)
-            beta = self._minimiser(records, weights, regularization, noise, distance / 4).beta
+            beta = self._minimiser(records, weights, regularization, noise, distance / 4)
             length = np.linalg.norm(beta)
             return beta * (reach / length) if length > reach else beta
 
         return distance, minimise
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise in the objective, weighted by class or not.
 
@@ -378,7 +360,6 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         "blocks": optional(any_value),  # with the number of features, in `_check_parameters`
     }
 
-    _: KW_ONLY
     raise_regularization: bool = True
     intercept_scaling: float = 1.0
     rows: str = "clip"
@@ -390,15 +371,13 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         if self.noise != "auto" and (self.noise == "gaussian") != (self.delta > 0):
             needed = "above 0" if self.noise == "gaussian" else "0"
             raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
-        if self.noise == "cube" and self.bounds is None:
-            raise ValueError("bounds must be given with noise='cube', got None")
-        if self.blocks is None:
-            return
         if self.bounds is None:
-            raise ValueError("bounds must be given with blocks, got None")
-        check_blocks(self.blocks, len(check_bounds(self.bounds)))
-        if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
-            raise ValueError("blocks must be None with noise='cube' for more than two classes or without an intercept")
+            if self.noise == "cube" or self.blocks is not None:
+                raise ValueError("bounds must be given with noise='cube' and with blocks, got None")
+        elif self.blocks is not None:
+            check_blocks(self.blocks, len(check_bounds(self.bounds)))
+            if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
+                raise ValueError("blocks must be None with noise='cube' for more than two classes or no intercept")
 
     def _polytope(self) -> RowPolytope:
         """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
@@ -417,45 +396,45 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         noise_epsilon = epsilon - solver
         # Gaussian noise: the theorem multiplies delta by e^{r rho}.
         delta = self.delta * math.exp(-solver / 2)
-        constants = self._constants(noise_epsilon, delta, public.divisor, public.width, public.weighting)
-        total = constants.total_regularization
+        noise, total, proved, source = self._constants(noise_epsilon, delta, public)
         # Gamma and normal laws exceed these lengths of noise with probability e^-50.
         if delta > 0:
-            self.noise_scale_ = constants.noise
-            law = Law("gaussian", constants.noise, size)
-            longest_noise = (math.sqrt(size) + 10) * constants.noise
+            self.noise_scale_ = noise
+            law = Law("gaussian", noise, size)
+            longest_noise = (math.sqrt(size) + 10) * noise
         else:
             in_cube = self.noise == "cube"
-            self.noise_rate_ = constants.noise * self.radius if in_cube else constants.noise
+            self.noise_rate_ = noise * self.radius if in_cube else noise
             law = Law("body" if in_cube else "ball", self.noise_rate_, size, self._polytope() if in_cube else None)
-            longest_noise = (size + 10 * math.sqrt(size) + 50) / constants.noise
+            longest_noise = (size + 10 * math.sqrt(size) + 50) / noise
         distance, minimise = self._within(ledger, public, total, longest_noise, self.tol * _BLUR / (2 * self.radius))
         # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
-        kept = constants.epsilon <= noise_epsilon * (1 + 1e-9)
-        exact = ApproximateDpEvent(noise_epsilon if kept else constants.epsilon, delta)
+        kept = proved <= noise_epsilon * (1 + 1e-9)
+        exact = ApproximateDpEvent(noise_epsilon if kept else proved, delta)
         self._store(ledger.minimum(minimise, law, exact, distance, solver))
         self.total_regularization_, self.epsilon_solver_ = total, solver
-        return Claim(exact.epsilon + solver, constants.source)
+        return Claim(exact.epsilon + solver, source)
 
-    def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
-        """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
+    def _constants(self, epsilon: float, delta: float, public: Public) -> tuple[float, float, float, str]:
+        """Rate of the noise norm (with `delta` the standard deviation), total regularisation, the epsilon that is
+        proved with them for exact minimisers, and where; for subclasses to replace."""
         problem: dict[str, Any] = {
             "epsilon": epsilon,
-            "n_records": n_records,
+            "n_records": public.divisor,
             "regularization": self.regularization,
             "radius": self.radius,
             "loss": self._loss(),
-            "weighting": weighting,
+            "weighting": public.weighting,
             "raise_regularization": self.raise_regularization,
         }
         source = "objective perturbation with the constants of helpers.erm.calibrate"
         if delta > 0:
             # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
             found = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
-            return Constants(*found, epsilon, f"{source}, Gaussian noise")
+            return *found, epsilon, f"{source}, Gaussian noise"
         if self.noise == "cube":
             source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
-        return Constants(*calibrate(**problem), epsilon, source)
+        return *calibrate(**problem), epsilon, source
 
 
 class OutputPerturbationClassifier(PerturbationClassifier):
@@ -514,19 +493,14 @@ class_weight, bounds, counts_share, prior
         )
         wanted = self.tol * move / (2 * (1 - self.tol))
         distance, minimise = self._within(ledger, public, regularization, 0.0, wanted)
-        none = np.zeros((len(self.classes) - 1) * public.width)
-
-        def minimiser(records):
-            return minimise(records, none)
-
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         sensitivity = move + 2 * distance
         if self.delta > 0:
             multiplier = gaussian_multiplier(epsilon, self.delta)
             self.noise_scale_, self.epsilon_solver_ = sensitivity * multiplier, 0.0
-            self._store(ledger.gaussian(minimiser, sensitivity, multiplier))
+            self._store(ledger.gaussian(minimise, sensitivity, multiplier))
             return Claim(epsilon, f"{source}, Gaussian noise")
         self.noise_rate_ = epsilon / sensitivity
         self.epsilon_solver_ = 2 * distance * self.noise_rate_
-        self._store(ledger.k_norm(minimiser, sensitivity, epsilon))
+        self._store(ledger.k_norm(minimise, sensitivity, epsilon))
         return Claim(epsilon, source)

@@ -30,7 +30,7 @@ _SMALLEST_REACH = 1e-150
 _BLOCK = 1 << 16  # entries of the table of clipped slopes
 _FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
 SCALE_SHARE = 0.1
-"""Of the budget, for the release of a private scale (of mu^2, or of rho, or of epsilon where delta is 0)."""
+"""Of the budget, for the release of a private scale (of mu^2, or of rho)."""
 
 
 def per_feature(name: str, value: Any, low: float, high: float, n_features: int) -> NDArray[np.float64]:
@@ -49,7 +49,9 @@ def per_feature(name: str, value: Any, low: float, high: float, n_features: int)
     except (TypeError, ValueError):
         found = np.empty((0, 0))
     if found.shape not in ((), (n_features,)) or not ((found >= low) & (found <= high)).all():
-        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}] or {n_features} of them, one a feature")
+        raise ValueError(
+            f"{name} must be a number in [{low:g}, {high:g}] or {n_features} of them, one a feature, got {value!r}"
+        )
     return np.broadcast_to(found, n_features)
 
 
@@ -93,12 +95,6 @@ class Frame(NamedTuple):
             rows[:, d] = self.constant
         return rows
 
-    def rescaled(self, lengths: NDArray) -> Frame:
-        """The frame whose features are divided by `lengths` (d,)."""
-        longer = self.largest.copy()
-        longer[: len(lengths)] /= lengths
-        return self._replace(factor=self.factor / lengths, largest=longer)
-
 
 def box_frame(low: NDArray, high: NDArray, center: ArrayLike | None = None) -> Frame:
     """The frame whose entries lie in [-1, 1]; 0 at the public centre, which is the middle of the bounds if left out."""
@@ -111,10 +107,8 @@ def box_frame(low: NDArray, high: NDArray, center: ArrayLike | None = None) -> F
 def _check_scale(name: str, value: Any) -> None:
     if isinstance(value, str | None):
         check_choice(name, value, (None, "auto", "public", "private"))
-    elif np.ndim(value) != 1:
-        raise ValueError(f"{name} must be None, 'auto', 'public', 'private' or a vector of numbers, got {value!r}")
     else:
-        per_feature(name, value, *_SCALES, len(value))
+        per_feature(name, value, *_SCALES, np.size(value))
 
 
 @dataclass(eq=False, repr=False)
@@ -196,27 +190,20 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         """
         d = self.n_features_in_
         frame = self._frame(d)
+        lengths = np.ones(len(frame.largest))  # that entries of rows are divided by
         if not isinstance(self.scale, str | None):
             ledger.assume("scale of the features public")
         if self._scale_share:
 
             def squares(records):
-                numbers = 1.0 if records.multiplicity is None else records.multiplicity.astype(float)
-                columns = records.rows.T[:d]
-                return np.array([(numbers * column) @ column for column in columns]) * records.rows.shape[1]
+                return np.array([column @ column for column in records.rows.T[:d]]) * records.rows.shape[1]
 
             size = math.sqrt(d)  # each record adds a vector of [0, 1]^d
             noisy = ledger.gaussian(squares, size, multiplier)
             self.moments_ = floored(noisy, public.divisor, size * multiplier)
-            lengths = np.sqrt(self.moments_)
-
-            def rescaled(records):
-                for column, length in zip(records.rows.T[:d], lengths, strict=True):
-                    column /= length
-                return records
-
-            frame, ledger = frame.rescaled(lengths), ledger.view(rescaled)
-        return frame, ledger.view(lambda records: Margins(self, records, frame, public))
+            lengths[:d] = np.sqrt(self.moments_)
+            frame = frame._replace(factor=frame.factor / lengths[:d], largest=frame.largest / lengths)
+        return frame, ledger.view(lambda records: Margins(self, records, lengths, frame, public))
 
     # Steps
 
@@ -251,6 +238,8 @@ class Margins:
     model : ScaledLinearClassifier
     records : Records
         Their rows are overwritten.
+    lengths : ndarray (D,)
+        What entries of rows are divided by.
     frame : Frame
     public : Public
 
@@ -259,25 +248,19 @@ class Margins:
     signed : ndarray (m, D)
     values : ndarray (m,)
         s_i (offset + z_i'beta), at beta = 0 in the beginning.
-    weights, class_weights : ndarray (m,) or None
-        Of the rows, with their multiplicity and without it; None if all are 1.
-    multiplicity : ndarray (m,) of int64, or None if every row is one record.
+    weights : ndarray (m,), or None if all are 1.
     caps : ndarray (m,)
         Largest slope of the loss at which a record's gradient is not too long.
     """
 
-    def __init__(self, model: ScaledLinearClassifier, records: Records, frame: Frame, public: Public):
+    def __init__(self, model: ScaledLinearClassifier, records: Records, lengths: NDArray, frame: Frame, public: Public):
         signs = 2.0 * records.codes - 1
-        for column in records.rows.T:
+        for column, length in zip(records.rows.T, lengths, strict=True):
+            column /= length
             column *= signs
         self.signed, self.values = records.rows, model.offset_ * signs
-        self.multiplicity = numbers = records.multiplicity
         weights = model._weights(records.sizes) if model.class_weight == "balanced" else public.weights
-        self.class_weights = of_class = None if weights is None else weights[records.codes]
-        if of_class is None:
-            self.weights = None if numbers is None else numbers.astype(float)
-        else:
-            self.weights = of_class if numbers is None else of_class * numbers
+        self.weights = None if weights is None else weights[records.codes]
         longest = model._longest(frame)
         # Of numpy's two ways to add up products, the one over columns makes no table.
         self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)
