@@ -748,7 +748,7 @@ def test_blocks_of_columns_do_not_matter(monkeypatch, source):
     X, y = simulated(50, 7)
     model = DPGreedyCoordinateClassifier(epsilon=50.0, n_steps=8, class_weight={0: 0.3, 1: 1.0})
     scores = model.fit(X, y).decision_function(X)
-    monkeypatch.setattr("helpers.erm.scaling._BLOCK", 100)
+    monkeypatch.setattr("helpers.erm.greedy._BLOCK", 100)
     assert clone(model).fit(X, y).decision_function(X) == pytest.approx(scores, rel=1e-9)
 
 

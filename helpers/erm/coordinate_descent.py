@@ -37,7 +37,7 @@ import numpy as np
 
 from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, gaussian_mu
 
 _AVERAGED = 0.5  # of the sweeps, from the last one backwards, whose results are averaged; at least one
@@ -160,7 +160,8 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         def slope(margins, j):
             """Minus the weighted sum of what the records pull along coordinate j."""
             margins.move(last, by)
-            pull, column, weights = margins.pull(), margins.signed[:, j], margins.weights
+            column, weights = margins.signed[:, j], margins.weights
+            pull = logistic_pull(margins.values, out=margins.buffer)
             if self.clip == "row":
                 np.minimum(pull, margins.caps, out=pull)
                 return -(pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column)

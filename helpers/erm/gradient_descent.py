@@ -81,11 +81,9 @@ neighbouring, n_records, class_weight, bounds, counts_share
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.sample_rate is None:
-            return
-        if self.neighbouring is not ADD_REMOVE:
+        if self.sample_rate is not None and self.neighbouring is not ADD_REMOVE:
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if self.sample_rate is not None and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:

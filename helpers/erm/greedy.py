@@ -23,10 +23,11 @@ import numpy as np
 
 from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, clipped_sums
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, zcdp_budget
 from helpers.privacy.ledger import SELECTION_COSTS
 
+_BLOCK = 1 << 16  # entries of the table of clipped slopes
 _LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip", "laplace": "laplace"}
 
 
@@ -98,7 +99,13 @@ center, penalty, regularization, prior, bounds, classes
         def scores(margins):
             margins.move(last, by)
             weights = np.ones(len(margins.values)) if margins.weights is None else margins.weights
-            margins.totals = clipped_sums(margins.signed, margins.pull(), limits, weights)
+            pull = logistic_pull(margins.values, out=margins.buffer)
+            # The clipped sum along each coordinate, in blocks of them so that memory stays bounded.
+            margins.totals, width = np.empty(len(limits)), max(_BLOCK // max(len(pull), 1), 1)
+            for start in range(0, len(limits), width):
+                block = slice(start, start + width)
+                part = margins.signed[:, block].T * pull
+                margins.totals[block] = np.clip(part, -limits[block, None], limits[block, None], out=part) @ weights
             distances = np.abs(self._proximal(beta + rate * margins.totals / divisor, rate) - beta)
             return distances * (divisor / (rate * mass * limits))
 

@@ -207,7 +207,13 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         if multiplicity is not None and not self._rows_in_ball:
             raise ValueError("multiplicity must be None for a descent: write equal records out")
         if multiplicity is not None and not is_dask(X):
-            multiplicity = check_multiplicity(multiplicity, X.shape[0])
+            # Integers of at least 1; their sum stays exact in double arithmetic.
+            multiplicity, m = np.asarray(multiplicity), X.shape[0]
+            if multiplicity.shape != (m,) or multiplicity.dtype.kind not in "iu" or (multiplicity < 1).any():
+                raise ValueError(f"multiplicity must be {m} integers of at least 1, got an array {multiplicity.shape}")
+            if not (total := math.fsum(multiplicity)) <= _LARGEST_TABLE:
+                raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {total:.0e}")
+            multiplicity = multiplicity.astype(np.int64)
         self.classes_ = np.unique(self.classes)
         if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
@@ -298,9 +304,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
 
     def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
-        if beta.ndim == 2:
-            beta = zero_sum_basis(len(self.classes_)).T @ beta
-        beta = np.atleast_2d(beta)
+        beta = beta[None] if beta.ndim == 1 else zero_sum_basis(len(self.classes_)).T @ beta
         if self.fit_intercept:
             longest = np.sqrt(1 + self.intercept_scaling**2)
             self.coef_ = beta[:, :-1] / longest
@@ -395,22 +399,3 @@ class ERMClassifier(LinearClassifier):
         self.offset_ = 0.0 if self.prior is None else self._offset(np.maximum(records.sizes, 1), weights)
         self._store(self._minimiser(records, weights, float(self.regularization), none, self.tol / self.radius))
         return self
-
-
-def check_multiplicity(multiplicity: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Numbers of records (m,), as int64.
-
-    Raises
-    ------
-    ValueError
-        Not `n_rows` integers of at least 1 that add up to at most 10^15.
-
-    >>> check_multiplicity([2, 1], 2)
-    array([2, 1])
-    """
-    numbers = np.asarray(multiplicity)
-    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu" or (numbers < 1).any():
-        raise ValueError(f"multiplicity must be {n_rows} integers of at least 1, got an array {numbers.shape}")
-    if not math.fsum(numbers) <= _LARGEST_TABLE:
-        raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {math.fsum(numbers):.0e}")
-    return numbers.astype(np.int64)

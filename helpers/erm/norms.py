@@ -99,7 +99,7 @@ class RowPolytope:
         if b.shape[-1:] != (len(self.widths),) or b.ndim not in (1, 2) or (self.blocks and b.size > b.shape[-1]):
             raise ValueError(f"b must have {len(self.widths)} columns, and one row with blocks, got shape {b.shape}")
         sizes = np.abs(b) if b.ndim == 1 else np.linalg.norm(b, axis=0)
-        parts = list(sizes[self._numbers] / self._sizes[self._numbers])
+        parts = list(sizes[self._numbers] / np.array(self.widths)[self._numbers])
         if self.blocks:
             t = float(np.ravel(b)[-1]) / self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
@@ -132,7 +132,7 @@ class RowPolytope:
         else:
             directions = rng.normal(size=(n_scores, len(numbers)))
             balls = directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=len(numbers)) ** (1 / n_scores)
-        point[:, numbers] = balls * self._sizes[numbers]
+        point[:, numbers] = balls * np.array(self.widths)[numbers]
         if self.blocks:
             t = self._constant(rng)
             point[0, -1] = t * self.widths[-1]
@@ -144,14 +144,10 @@ class RowPolytope:
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
         """Positions of the entries that can be had one by one."""
-        alone = self._sizes > 0
+        alone = np.array(self.widths) > 0
         for block in self.blocks:
             alone[[*block, -1]] = False
         return np.flatnonzero(alone)
-
-    @cached_property
-    def _sizes(self) -> NDArray[np.float64]:
-        return np.array(self.widths)
 
     @cached_property
     def _scales(self) -> list[float]:
@@ -160,7 +156,8 @@ class RowPolytope:
 
     def _log_share(self, t) -> float:
         """Log volume of the body at the constant's value t >= 0, over that at 0; concave by Brunn and Minkowski."""
-        return sum(_log_volume(len(block), t) - _log_volume(len(block), 0.0) for block in self.blocks)
+        sizes = map(len, self.blocks)
+        return float(sum(logsumexp(_log_weights(k, t)) - logsumexp(_log_weights(k, 0.0)) for k in sizes))
 
     @cached_property
     def _knee(self) -> float:
@@ -276,13 +273,9 @@ def _pieces(k) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 
 
 def _log_weights(k, t) -> NDArray[np.float64]:
+    """Log volumes of the pieces of the slice."""
     _, power, rest, log_factor = _pieces(k)
     return log_factor + xlogy(rest, t) + xlogy(power, (1 - t) / 2)
-
-
-def _log_volume(k, t) -> float:
-    """Log volume of the slice."""
-    return float(logsumexp(_log_weights(k, t)))
 
 
 def _slice_point(k, t, rng) -> NDArray[np.float64]:

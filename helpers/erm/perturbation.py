@@ -205,8 +205,7 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         source = claim.source
         if counts:
             source = f"{source}; noisy class counts, by basic composition (Dwork and Roth 2014, Theorem 3.16)"
-        whole = counts + claim.epsilon
-        self.guarantee_ = ledger.guarantee(whole, self.delta, source=source, interval=claim.interval)
+        self.guarantee_ = ledger.guarantee(counts + claim.epsilon, self.delta, source=source, interval=claim.interval)
         if weights is not None:
             self.class_weight_ = weights
         return self

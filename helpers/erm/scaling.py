@@ -24,10 +24,8 @@ from helpers.privacy import Ledger
 
 _VALUES = (-1e100, 1e100)  # of features without bounds: their squares and products stay finite
 _SCALES = (1e-50, 1e50)
-_LARGEST_STEP = 1e6
 _SMALLEST_LIMIT = 1e-100
 _SMALLEST_REACH = 1e-150
-_BLOCK = 1 << 16  # entries of the table of clipped slopes
 _FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
 SCALE_SHARE = 0.1
 """Of the budget, for the release of a private scale (of mu^2, or of rho)."""
@@ -123,7 +121,7 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     _rows_in_ball = False
     _allowed: ClassVar[dict[str, Check]] = {
         "delta": real(low=0, high=1, inclusive="neither"),
-        "step": real(low=0, high=_LARGEST_STEP, inclusive="high"),
+        "step": real(low=0, high=1e6, inclusive="high"),
         "scale": _check_scale,
         "center": optional(lambda name, value: per_feature(name, value, *_VALUES, np.size(value))),
         "penalty": choice(None, "l2"),
@@ -251,6 +249,8 @@ class Margins:
     weights : ndarray (m,), or None if all are 1.
     caps : ndarray (m,)
         Largest slope of the loss at which a record's gradient is not too long.
+    buffer : ndarray (m,)
+        For what the records pull.
     """
 
     def __init__(self, model: ScaledLinearClassifier, records: Records, lengths: NDArray, frame: Frame, public: Public):
@@ -264,15 +264,11 @@ class Margins:
         longest = model._longest(frame)
         # Of numpy's two ways to add up products, the one over columns makes no table.
         self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)
-        self._pull = np.empty(len(self.values))
+        self.buffer = np.empty(len(self.values))
 
     def move(self, j: int, by: float) -> None:
         """Follow coefficient j, which has grown by `by`."""
         self.values += by * self.signed[:, j]
-
-    def pull(self) -> NDArray[np.float64]:
-        """Minus the slope (m,) of the loss at the margins, in [0, 1]; overwritten by the next call."""
-        return logistic_pull(self.values, out=self._pull)
 
 
 def logistic_pull(margins: NDArray, out: NDArray) -> NDArray[np.float64]:
@@ -281,14 +277,3 @@ def logistic_pull(margins: NDArray, out: NDArray) -> NDArray[np.float64]:
         np.exp(margins, out=out)
     out += 1
     return np.reciprocal(out, out=out)
-
-
-def clipped_sums(signed: NDArray, pull: NDArray, limits: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Weighted sums (D,) of what the records pull along each coordinate, in blocks so that memory stays bounded."""
-    totals, width = np.empty(len(limits)), max(_BLOCK // max(len(pull), 1), 1)
-    for start in range(0, len(limits), width):
-        block = slice(start, start + width)
-        part = signed[:, block].T * pull
-        bound = limits[block, None]
-        totals[block] = np.clip(part, -bound, bound, out=part) @ weights
-    return totals
