@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
+from helpers.checks import check_bounds
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
@@ -23,10 +24,9 @@ from helpers.erm import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
     default_regularization,
-    private_second_moments,
 )
-from helpers.erm.scaling import SCALE_SHARE
-from helpers.privacy import ADD_REMOVE
+from helpers.erm.scaling import SCALE_SHARE, box_frame, floored
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, Release, gaussian_multiplier
 
 _SHARE = SCALE_SHARE  # for a private scale
 _SAMPLE = 0.05
@@ -170,6 +170,70 @@ def tuned(trials: pd.DataFrame, by: Sequence[str], value: str = "gap") -> pd.Dat
     return means.loc[means.groupby(by, sort=False)[value].idxmin()].reset_index(drop=True)
 
 
+def private_second_moments(
+    X: NDArray,
+    bounds: ArrayLike,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    n_records: int,
+    rng: np.random.Generator,
+    neighbouring: NeighboringRelation = REPLACE_ONE,
+    center: ArrayLike | None = None,
+) -> Release:
+    """Mean square of each feature about a public centre, in units of the distance of the farther bound.
+
+    A record adds a vector of [0, 1]^d to the sum, so adding, removing or replacing one moves it by at most sqrt(d) in
+    l2 and by at most d in l1. Released means are raised to two standard deviations of their noise, below which they say
+    nothing, and are at most 1.
+
+    Parameters
+    ----------
+    X : ndarray (n, d)
+        Private, finite; values outside the bounds are clipped to them.
+    bounds : array (d, 2)
+        Public, the lower one first. A feature whose bounds coincide with its centre counts as 0.
+    epsilon : float
+        Above 0.
+    delta : float
+        0 for Laplace noise, or in (0, 1) for Gaussian noise.
+    n_records : int
+        Public number >= 1 that divides the sum.
+    rng : numpy.random.Generator
+        Has to be secret, and `assumes` says so.
+    neighbouring : NeighboringRelation
+        `REPLACE_ONE` or `ADD_REMOVE`.
+    center : float or array (d,), optional
+        Public; the middle of the bounds if left out.
+
+    Returns
+    -------
+    Release
+        The value is an array (d,) in (0, 1].
+
+    Source: Gaussian and Laplace mechanisms, as in `helpers.privacy`; the floor is post-processing.
+
+    >>> X, rng = np.linspace(-3.0, 3.0, 2001)[:, None], np.random.default_rng(0)
+    >>> private_second_moments(X, [[-3.0, 3.0]], epsilon=1.0, n_records=2001, rng=rng).value.round(3)
+    array([0.334])
+    """
+    box, ledger = box_frame(*check_bounds(bounds).T, center), Ledger(X, neighbouring, rng)
+    d = len(box.low)
+
+    def squares(X):
+        return np.array([column @ column for column in box.rows(X).T])
+
+    if delta > 0:
+        multiplier = gaussian_multiplier(epsilon, delta)
+        noisy, spread = ledger.gaussian(squares, math.sqrt(d), multiplier), math.sqrt(d) * multiplier
+        source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
+    else:
+        noisy, spread = ledger.laplace(squares, float(d), epsilon), math.sqrt(2) * d / epsilon
+        source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
+    ledger.assume("feature bounds public", "number that divides the sums public")
+    return Release(floored(noisy, n_records, spread), ledger.guarantee(epsilon, delta, source=source))
+
+
 def _descended(problem, algorithm, scale, setting, epsilon, seed):
     n, p = problem.X.shape
     common = {"epsilon": epsilon, "delta": 1 / n**2, "neighbouring": ADD_REMOVE, "n_records": n, "random_state": seed}
@@ -208,9 +272,8 @@ def _perturbed(problem, algorithm, scale, setting, epsilon, seed):
         left = 1 - _SHARE
         rng = np.random.default_rng([seed, p, n])
         spent = (_SHARE * epsilon, _SHARE * delta)
-        lengths = lengths * np.sqrt(
-            private_second_moments(problem.X, problem.bounds, *spent, ADD_REMOVE, n, rng, 0.0).value
-        )
+        options = {"n_records": n, "rng": rng, "neighbouring": ADD_REMOVE, "center": 0.0}
+        lengths = lengths * np.sqrt(private_second_moments(problem.X, problem.bounds, *spent, **options).value)
     factors = 1 / (lengths * math.sqrt(p)) if scale != "one clip" else np.full(p, 1 / _longest(problem))
     penalty = default_regularization(n, p, epsilon, radius=setting.clip) / setting.step
     common = {"epsilon": left * epsilon, "regularization": penalty, "radius": setting.clip, "fit_intercept": False}

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 from checks.exact_loss import proven_epsilon
 from helpers.checks import Check, check_boolean, check_choice, choice, real
+from helpers.constructors import SharedParameters
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
-from helpers.erm.perturbation import Constants, ObjectivePerturbationClassifier
+from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
@@ -120,7 +121,7 @@ def printed_constants(version: str, *, dimension: int | None = None, **problem: 
     return algorithm_2(**problem)
 
 
-class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
+class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassifier):
     """Objective perturbation with printed constants, and a guarantee that says what is proved for them.
 
     Parameters
@@ -153,7 +154,7 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
 
     _allowed: ClassVar[dict[str, Check]] = {
         "version": choice(*VERSIONS),
-        "epsilon": real(low=0, high=_LARGEST_EPSILON, inclusive="high"),
+        "epsilon": real(low=1e-10, high=_LARGEST_EPSILON),
         "delta": choice(0.0),
         "raise_regularization": lambda name, value: check_choice(name, check_boolean(name, value), (True,)),
     }
@@ -176,8 +177,8 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
         if self.version == "icml":
             check_choice("neighbouring", self.neighbouring, (REPLACE_ONE,))
 
-    def _constants(self, epsilon, delta, n_records, dimension, weighting):
-        loss = self._loss()
+    def _constants(self, epsilon, delta, public):
+        loss, n_records = self._loss(), public.divisor
         constants = printed_constants(
             self.version,
             epsilon=epsilon,
@@ -186,13 +187,12 @@ class PrintedObjectivePerturbation(ObjectivePerturbationClassifier):
             radius=self.radius,
             curvature=loss.curvature,
             neighbouring=self.neighbouring,
-            dimension=dimension,
+            dimension=public.width,
         )
-        proven = proven_epsilon(constants, n_records=n_records, radius=self.radius, loss=loss, weighting=weighting)
-        # How far one record moves b, according to the paper.
-        moves = 3 if self.version == "icml" else 1 if self.neighbouring == ADD_REMOVE else 2
-        spent = min(moves * self.radius * constants.noise_rate, epsilon)
+        proven = proven_epsilon(
+            constants, n_records=n_records, radius=self.radius, loss=loss, weighting=public.weighting
+        )
         source = _SOURCES[self.version]
         if proven > epsilon * (1 + 1e-9):
             source += "; epsilon is what checks.exact_loss.proven_epsilon proves, not the printed one"
-        return Constants(*constants, proven, spent, epsilon - spent, source)
+        return *constants, proven, source

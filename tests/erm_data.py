@@ -7,7 +7,7 @@ import numpy as np
 
 from checks.exact_loss import gradient, softmax_gradient
 from helpers import erm
-from helpers.erm import perturbation, risk, solver
+from helpers.erm import calibration, perturbation, risk, solver
 
 ROUNDING = 1 + 1e-9
 HUBER = erm.huber(0.3)
@@ -71,6 +71,14 @@ def recovered_noise(model, X, y, weights=None):
     return -n * slope.ravel()
 
 
+def determinant_share(model, n, weighting=erm.UNWEIGHTED):
+    """What the Jacobian costs a fit on n records whose penalty was raised: 0 if no record pulls and bends at once."""
+    loss = model._loss()
+    if loss.free_ratio >= (1.0 if model.delta else 1e-9):
+        return 0.0
+    return calibration.determinant_cost(model.radius**2 / (n * model.total_regularization_), loss, weighting)
+
+
 def watched(monkeypatch):
     """A list that gets what a perturbation asks its solver for, and what it finds, at every fit from now on."""
     seen, told = [], []
@@ -83,9 +91,10 @@ def watched(monkeypatch):
     def watch(self, ledger, public, penalty, *lengths):
         distance, minimise = within(self, ledger, public, penalty, *lengths)
 
-        def minimiser(records, noise):
-            found = minimise(records, noise)
-            asked = {"records": records, "noise": noise, "public": public, "penalty": penalty, "distance": distance}
+        def minimiser(records, *noise):
+            found = minimise(records, *noise)
+            drawn = noise[0] if noise else np.zeros(found.size)
+            asked = {"records": records, "noise": drawn, "public": public, "penalty": penalty, "distance": distance}
             seen.append(SimpleNamespace(**asked, reach=told[-1].reach, found=found))
             return found
 

@@ -9,7 +9,6 @@ from scipy.stats import norm
 from helpers import erm
 from helpers.erm.calibration import (
     determinant_cost,
-    gaussian_jacobian_cost,
     gaussian_objective_delta,
     joint_cost,
 )
@@ -36,11 +35,11 @@ def test_logistic_constants(weighting, mass):
 def test_gaussian_logistic_constants(weighting, mass):
     least = mass * 9 / (70 * 0.4)
     for regularization in (least / 7, least * 7):
-        found = erm.calibrate_gaussian(
+        scale, total = erm.calibrate_gaussian(
             epsilon=0.4, delta=1e-4, regularization=regularization, weighting=weighting, **PROBLEM
         )
-        assert found.total_regularization == pytest.approx(max(least, regularization))
-        assert gaussian_objective_delta(0.4, 3 * mass / found.noise_scale) == pytest.approx(1e-4, rel=1e-6)
+        assert total == pytest.approx(max(least, regularization))
+        assert gaussian_objective_delta(0.4, 3 * mass / scale) == pytest.approx(1e-4, rel=1e-6)
 
 
 @pytest.mark.parametrize(("weighting", "share"), [(erm.UNWEIGHTED, 0.25), (HALF, 0.25), (ADDED, 0.5)])
@@ -55,15 +54,15 @@ def test_huber_constants(weighting, share):
 @pytest.mark.parametrize("weighting", [erm.UNWEIGHTED, erm.BALANCED, BALANCED_3])
 def test_gaussian_huber_constants(weighting):
     """The determinant costs half of epsilon, whatever the weights are."""
-    found = erm.calibrate_gaussian(
+    scale, total = erm.calibrate_gaussian(
         epsilon=0.4, delta=1e-4, regularization=1e-9, loss=HUBER, weighting=weighting, **PROBLEM
     )
-    assert determinant_cost(9 / (70 * found.total_regularization), HUBER, weighting) == pytest.approx(0.2)
-    assert gaussian_objective_delta(0.4, 3 * weighting.mass / found.noise_scale, 0.2) == pytest.approx(1e-4)
-    more = erm.calibrate_gaussian(
+    assert determinant_cost(9 / (70 * total), HUBER, weighting) == pytest.approx(0.2)
+    assert gaussian_objective_delta(0.4, 3 * weighting.mass / scale, 0.2) == pytest.approx(1e-4)
+    _, total = erm.calibrate_gaussian(
         epsilon=0.4, delta=1e-4, regularization=1e6, loss=HUBER, weighting=weighting, **PROBLEM
     )
-    assert more.total_regularization == 1e6
+    assert total == 1e6
 
 
 def test_costs_by_hand():
@@ -75,28 +74,42 @@ def test_costs_by_hand():
     assert joint_cost(0.2, T, HUBER, BALANCED_3) == pytest.approx(HUBER.own_cost(0.2, T) + 2 * HUBER.cost(0.2, T))
 
 
+def costs(cost, ratio, loss, weighting):
+    """Whether Gaussian noise pays that much for the determinant at T = `ratio`."""
+    problem = {
+        "epsilon": 0.4,
+        "delta": 1e-4,
+        "n_records": 1,
+        "regularization": 1 / ratio,
+        "raise_regularization": False,
+    }
+    scale, _ = erm.calibrate_gaussian(**problem, loss=loss, weighting=weighting)
+    shift = weighting.mass * loss.steepness / scale
+    return gaussian_objective_delta(0.4, shift, cost) == pytest.approx(1e-4, rel=1e-6)
+
+
 def test_the_determinant_is_free_up_to_epsilon_over_the_mass():
     for weighting, mass in WEIGHTINGS:
-        assert gaussian_jacobian_cost(0.4, 0.4 / mass, weighting=weighting) == 0
-        above = gaussian_jacobian_cost(0.4, 0.4 / mass * (1 + 1e-9), weighting=weighting)
-        assert above == pytest.approx(determinant_cost(0.4 / mass, erm.LOGISTIC, weighting), rel=1e-6)
-    assert gaussian_jacobian_cost(0.4, 1e-3, HUBER) == pytest.approx(math.log1p(1e-3 * HUBER.curvature))
+        assert costs(0.0, 0.4 / mass, erm.LOGISTIC, weighting)
+        above = 0.4 / mass * (1 + 1e-9)
+        assert costs(determinant_cost(above, erm.LOGISTIC, weighting), above, erm.LOGISTIC, weighting)
+    assert costs(math.log1p(1e-3 * HUBER.curvature), 1e-3, HUBER, erm.UNWEIGHTED)
     softmax = erm.Softmax(3)
-    assert gaussian_jacobian_cost(0.4, 1e-3, softmax) == determinant_cost(1e-3, softmax, erm.UNWEIGHTED) > 0
+    assert costs(determinant_cost(1e-3, softmax, erm.UNWEIGHTED), 1e-3, softmax, erm.UNWEIGHTED)
 
 
 @pytest.mark.parametrize("loss", [erm.LOGISTIC, HUBER, erm.Softmax(3)])
 def test_regularization_that_may_not_be_raised_stays(loss):
     kept = {"regularization": 0.5, "raise_regularization": False, "loss": loss, "epsilon": 3.0, **PROBLEM}
     assert erm.calibrate(**kept).total_regularization == 0.5
-    assert erm.calibrate_gaussian(delta=1e-4, **kept).total_regularization == 0.5
+    assert erm.calibrate_gaussian(delta=1e-4, **kept)[1] == 0.5
 
 
 @pytest.mark.parametrize("raised", [True, False])
 def test_little_delta_means_much_noise(raised):
     """Up to the smallest doubles, where the search starts far below any shift."""
     problem = {"epsilon": 1.0, "n_records": 1000, "regularization": 0.1, "raise_regularization": raised}
-    scales = [erm.calibrate_gaussian(delta=delta, **problem).noise_scale for delta in (0.9, 1e-3, 1e-100, 1e-300)]
+    scales = [erm.calibrate_gaussian(delta=delta, **problem)[0] for delta in (0.9, 1e-3, 1e-100, 1e-300)]
     assert scales == sorted(scales)
     for delta, scale in zip((0.9, 1e-3, 1e-100), scales, strict=False):
         assert gaussian_objective_delta(1.0, 2 / scale) == pytest.approx(delta, rel=1e-5)

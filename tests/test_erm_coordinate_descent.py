@@ -13,13 +13,13 @@ from scipy.special import expit
 from scipy.stats import chi2, chisquare, kstest, laplace, norm
 from sklearn.base import clone
 
+from checks.descent import private_second_moments
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
     DPGreedyCoordinateClassifier,
     coordinate_descent,
     greedy,
-    private_second_moments,
 )
 from helpers.erm.scaling import ScaledLinearClassifier
 from helpers.privacy import (
@@ -304,7 +304,7 @@ def test_updates_have_noise_of_their_own(monkeypatch):
     "model",
     [
         DPCoordinateDescentClassifier(4.0, 1e-2, 3, scale="private", prior="offset", bounds=CUBE, n_records=40),
-        DPGreedyCoordinateClassifier(4.0, 0.0, 3, scale="private", bounds=CUBE, n_records=40),
+        DPGreedyCoordinateClassifier(4.0, 1e-2, 3, scale="private", bounds=CUBE, n_records=40),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -337,7 +337,7 @@ def test_second_moments_are_the_mean_squares():
     X = rng.normal([0.0, 3.0, 5.0], [0.5, 0.1, 0.0], (400, 3))
     bounds = np.array([[-2.0, 2.0], [0.0, 4.0], [5.0, 5.0]])
     for center, exact in ((None, [0.25 / 4, 1.01 / 4, 0.0]), ([0.0, 3.0, 5.0], [0.25 / 4, 0.01 / 9, 0.0])):
-        released = private_second_moments(X, bounds, 1e9, center=center, rng=np.random.default_rng(1))
+        released = private_second_moments(X, bounds, 1e9, n_records=400, center=center, rng=np.random.default_rng(1))
         assert released.value == pytest.approx(exact, rel=0.15, abs=1e-6)
         assert (released.value > 0).all()
     model = DPCoordinateDescentClassifier(scale="private", bounds=bounds, **NO_NOISE).fit(X, np.arange(400) % 2)
@@ -352,6 +352,7 @@ def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
     """All records at a corner against one in the middle: the sums move by all that the bounds allow."""
     X = np.vstack([np.ones((9, 2)), np.zeros((1, 2))])
     common = {"bounds": CUBE, "epsilon": 0.5, "neighbouring": relation, "n_records": 10_000}
+    common["rng"] = np.random.default_rng(0)
     big = np.vstack([X] * 500)  # far above the floor and below the ceiling
     draws = [private_second_moments(big, **common, delta=1e-3) for _ in range(150)]
     noise = np.array([release.value for release in draws]) * 10_000 - 4500
@@ -363,44 +364,33 @@ def test_second_moments_have_the_noise_that_their_sensitivity_needs(relation):
     assert kstest(noise.ravel() / (2 / 0.5), laplace.cdf).pvalue > UNLIKELY
     assert str(draws[0].guarantee).startswith("(0.5, 0)-DP")
     floor = 2 * math.sqrt(2) * 2 / 0.5 / 100
-    empty = private_second_moments(np.zeros((100, 2)), CUBE, 0.5, rng=np.random.default_rng(0), n_records=100)
+    empty = private_second_moments(np.zeros((100, 2)), CUBE, 0.5, n_records=100, rng=np.random.default_rng(0))
     assert (empty.value >= floor * (1 - 1e-9)).all()
 
 
 @each
-@pytest.mark.parametrize("delta", [1e-3, 0.0])
-def test_the_scale_of_a_fit_has_the_noise_of_its_share(cls, delta):
-    if cls is not DPGreedyCoordinateClassifier and delta == 0:
-        return
+def test_the_scale_of_a_fit_has_the_noise_of_its_share(cls):
     X, y = np.repeat([[1.0, 1.0], [0.0, 0.0]], 5000, axis=0), np.arange(10_000) % 2
-    model = cls(0.5, delta, 1, scale="private", bounds=CUBE)
+    model = cls(0.5, 1e-3, 1, scale="private", bounds=CUBE)
     fits = [clone(model).fit(X, y) for _ in range(60)]
     noise = np.ravel([fit.moments_ for fit in fits]) * 10_000 - 5000
-    if delta == 0:
-        assert kstest(noise / (2 / (0.1 * 0.5)), laplace.cdf).pvalue > UNLIKELY
-        return
-    mu = math.sqrt(2 * fits[0].rho_) if cls is DPGreedyCoordinateClassifier else gaussian_mu(0.5, delta)
+    mu = math.sqrt(2 * fits[0].rho_) if cls is DPGreedyCoordinateClassifier else gaussian_mu(0.5, 1e-3)
     assert_spread(noise, math.sqrt(2 / 0.1) / mu)
 
 
 def test_bad_second_moments():
-    X = np.zeros((4, 2))
+    X, usual = np.zeros((4, 2)), {"bounds": CUBE, "epsilon": 1.0, "n_records": 4, "rng": np.random.default_rng(0)}
     for changes, word in (
-        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 0.0}, "noise"),
         ({"delta": 1.0}, "delta"),
-        ({"bounds": [[0, 1]]}, "columns"),
         ({"bounds": [[1, 0], [0, 1]]}, "bounds"),
         ({"bounds": [[0, np.inf], [0, 1]]}, "bounds"),
-        ({"neighbouring": ADD_REMOVE}, "n_records"),
         ({"neighbouring": "add"}, "neighbouring"),
         ({"center": [1.0]}, "center"),
         ({"center": np.inf}, "center"),
     ):
         with pytest.raises(ValueError, match=word):
-            private_second_moments(X, **{"bounds": CUBE, "epsilon": 1.0} | changes)
-    for value in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="X must hold finite"):
-            private_second_moments([[value, 0.0]], CUBE, 1.0)
+            private_second_moments(X, **usual | changes)
 
 
 # Where the steps lead
@@ -469,13 +459,10 @@ def test_offset_alone_is_the_score_where_features_say_nothing():
 
 
 @each
-def test_rows_that_stand_for_several_records_are_those_records(cls, source):
+def test_equal_records_are_written_out(cls):
     X, y = simulated(30, 2)
-    times = np.arange(30) % 3 + 1
-    model = cls(epsilon=1e4, scale="private", bounds=CUBE)
-    one, other = clone(model).fit(X, y, times), clone(model).fit(np.repeat(X, times, 0), np.repeat(y, times))
-    assert one.decision_function(X) == pytest.approx(other.decision_function(X), rel=1e-9, abs=1e-9)
-    assert one.moments_ == pytest.approx(other.moments_)
+    with pytest.raises(ValueError, match="multiplicity must be None"):
+        cls().fit(X, y, np.full(30, 2))
 
 
 @each
@@ -555,8 +542,6 @@ def test_no_feature_is_an_error_and_one_class_is_none(cls):
     """The number of features is public; which classes there are is not."""
     with pytest.raises(ValueError, match="0 feature"):
         cls().fit(np.zeros((20, 0)), np.arange(20) % 2)
-    with pytest.raises(ValueError, match="bounds must have at least one row"):
-        private_second_moments(np.zeros((20, 0)), np.zeros((0, 2)), 1.0)
     assert cls().fit(np.zeros((20, 1)), np.zeros(20, dtype=int)).classes_.tolist() == [0, 1]
 
 
@@ -575,6 +560,7 @@ def test_bad_parameters_of_one_method():
         (DPCoordinateDescentClassifier(delta=0.0), "delta"),
         (DPCoordinateDescentClassifier(clip="norm"), "clip"),
         (DPCoordinateDescentClassifier(order="greedy"), "order"),
+        (DPGreedyCoordinateClassifier(delta=0.0), "delta"),
         (DPGreedyCoordinateClassifier(n_steps=0), "n_steps"),
         (DPGreedyCoordinateClassifier(selection="max"), "selection"),
     ):
@@ -637,8 +623,7 @@ def test_scores_and_sums_move_by_what_the_noise_is_for(parameters, source, path,
 
 
 @pytest.mark.parametrize("selection", LAWS)
-@pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, monkeypatch):
+def test_the_greedy_guarantee_is_about_what_was_drawn(selection, source, monkeypatch):
     X, y = simulated(60, 2)
     epsilons = []
 
@@ -648,48 +633,37 @@ def test_the_greedy_guarantee_is_about_what_was_drawn(selection, delta, source, 
 
     monkeypatch.setattr(ledger, LAWS[selection], choose)
     model = DPGreedyCoordinateClassifier(
-        epsilon=1.5, delta=delta, n_steps=6, selection=selection, scale="private", bounds=CUBE
+        epsilon=1.5, delta=1e-4, n_steps=6, selection=selection, scale="private", bounds=CUBE
     ).fit(X, y)
     (law, spread, size), *drawn = source.last.drawn
     assert (len(epsilons), len(drawn), size) == (6, 6, 2)
     assert set(epsilons) == {model.selection_epsilon_}
     limit = 2 / math.sqrt(3)  # mass 2, radius 1 over three coordinates
     assert [scale / limit for _, scale, _ in drawn] == pytest.approx([model.noise_multiplier_] * 6)
-    if delta == 0:
-        assert {law, *(one for one, _, _ in drawn)} == {"laplace"}
-        total = 2 / spread + sum(epsilons) + sum(limit / scale for _, scale, _ in drawn)
-        assert total == pytest.approx(1.5)
-        assert sum(epsilons) == pytest.approx(0.5 * 0.9 * 1.5)
-        assert event_epsilon(model.guarantee_.event, 1e-9, REPLACE_ONE) <= 1.501  # in steps of 1e-4
-    else:
-        assert {law, *(one for one, _, _ in drawn)} == {"normal"}
-        cost = 1 / 8 if selection == "gumbel" else 1 / 2
-        rho = 2 / spread**2 / 2 + sum(cost * e**2 for e in epsilons) + sum((limit / s) ** 2 / 2 for _, s, _ in drawn)
-        assert rho == pytest.approx(model.rho_)
-        assert event_epsilon(model.guarantee_.event, delta, REPLACE_ONE, method="rdp") == pytest.approx(1.5, rel=1e-6)
+    assert {law, *(one for one, _, _ in drawn)} == {"normal"}
+    cost = 1 / 8 if selection == "gumbel" else 1 / 2
+    rho = 2 / spread**2 / 2 + sum(cost * e**2 for e in epsilons) + sum((limit / s) ** 2 / 2 for _, s, _ in drawn)
+    assert rho == pytest.approx(model.rho_)
+    assert event_epsilon(model.guarantee_.event, 1e-4, REPLACE_ONE, method="rdp") == pytest.approx(1.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("counted", [{"prior": "offset"}, {"class_weight": "private"}], ids=["prior", "weights"])
-@pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_one_accountant_reads_greedy_steps_and_counts(counted, delta):
-    """Of dp-accounting itself where delta is above 0, and within the budget."""
+def test_one_accountant_reads_greedy_steps_and_counts(counted):
+    """Of dp-accounting itself, and within the budget."""
     X, y = simulated(60, 2)
-    model = DPGreedyCoordinateClassifier(epsilon=1.5, delta=delta, n_steps=6, **counted).fit(X, y)
-    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (pytest.approx(1.5), delta)
-    if delta == 0:
-        assert event_epsilon(model.guarantee_.event, 1e-9, REPLACE_ONE) <= 1.501
-    else:
-        read = event_epsilon(model.guarantee_.event, delta, REPLACE_ONE, method="rdp")
-        assert 0.8 * 1.5 < read <= 1.5
-        counting, *choices_and_sums = model.guarantee_.event.events
-        # dp-accounting reads no integer noise beside a ZCDpEvent: epsilon-DP has epsilon^2/2 (Bun and Steinke 2016).
-        pure = event_epsilon(counting, 0.0, REPLACE_ONE)
-        assert pure == pytest.approx(0.15, rel=1e-3)
-        accountant = RdpAccountant(neighboring_relation=REPLACE_ONE).compose(ZCDpEvent(pure**2 / 2))
-        spent = accountant.compose(ComposedDpEvent(choices_and_sums)).get_epsilon(delta)
-        assert 0.9 * 1.35 < spent < 1.5
-        steps = event_epsilon(ZCDpEvent(model.rho_), delta, REPLACE_ONE, method="rdp")
-        assert spent > steps * 1.001  # the counts are in it
+    model = DPGreedyCoordinateClassifier(epsilon=1.5, delta=1e-4, n_steps=6, **counted).fit(X, y)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (pytest.approx(1.5), 1e-4)
+    read = event_epsilon(model.guarantee_.event, 1e-4, REPLACE_ONE, method="rdp")
+    assert 0.8 * 1.5 < read <= 1.5
+    counting, *choices_and_sums = model.guarantee_.event.events
+    # dp-accounting reads no integer noise beside a ZCDpEvent: epsilon-DP has epsilon^2/2 (Bun and Steinke 2016).
+    pure = event_epsilon(counting, 0.0, REPLACE_ONE)
+    assert pure == pytest.approx(0.15, rel=1e-3)
+    accountant = RdpAccountant(neighboring_relation=REPLACE_ONE).compose(ZCDpEvent(pure**2 / 2))
+    spent = accountant.compose(ComposedDpEvent(choices_and_sums)).get_epsilon(1e-4)
+    assert 0.9 * 1.35 < spent < 1.5
+    steps = event_epsilon(ZCDpEvent(model.rho_), 1e-4, REPLACE_ONE, method="rdp")
+    assert spent > steps * 1.001  # the counts are in it
 
 
 def test_gumbel_choices_have_the_bounded_range_that_they_are_charged_for():
@@ -745,15 +719,14 @@ def test_without_noise_a_greedy_step_moves_the_coordinate_that_would_move_furthe
     assert np.count_nonzero(beta) == 3
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-3])
-def test_greedy_scales_are_two_standard_deviations_of_their_noise_at_least(delta):
+def test_greedy_scales_are_two_standard_deviations_of_their_noise_at_least():
     fits = [
-        DPGreedyCoordinateClassifier(0.5, delta, 1, scale="private", bounds=CUBE, random_state=seed).fit(
+        DPGreedyCoordinateClassifier(0.5, 1e-3, 1, scale="private", bounds=CUBE, random_state=seed).fit(
             np.zeros((1000, 2)), np.arange(1000) % 2
         )
         for seed in range(8)
     ]
-    spread = math.sqrt(2) * 2 / (0.1 * 0.5) if delta == 0 else math.sqrt(2 / (2 * 0.1 * fits[0].rho_))
+    spread = math.sqrt(2 / (2 * 0.1 * fits[0].rho_))
     moments = np.ravel([fit.moments_ for fit in fits])
     assert moments.min() == pytest.approx(2 * spread / 1000)
 
@@ -775,7 +748,7 @@ def test_blocks_of_columns_do_not_matter(monkeypatch, source):
     X, y = simulated(50, 7)
     model = DPGreedyCoordinateClassifier(epsilon=50.0, n_steps=8, class_weight={0: 0.3, 1: 1.0})
     scores = model.fit(X, y).decision_function(X)
-    monkeypatch.setattr("helpers.erm.scaling._BLOCK", 100)
+    monkeypatch.setattr("helpers.erm.greedy._BLOCK", 100)
     assert clone(model).fit(X, y).decision_function(X) == pytest.approx(scores, rel=1e-9)
 
 

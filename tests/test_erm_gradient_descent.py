@@ -80,11 +80,11 @@ def whole(monkeypatch):
 # Sampling
 
 
-def drawn(X, rate, n_fits, multiplicity=None):
-    """How many copies of each record (rows of X are orthogonal unit vectors) the only step of each fit has seen."""
+def drawn(X, rate, n_fits):
+    """How many copies of each record (equal or orthogonal unit vectors) the only step of each fit has seen."""
     model = sampled(rate, n_steps=1, n_records=1, step=0.25, **PLAIN)
     y = np.ones(len(X), dtype=int)
-    return np.array([clone(model).fit(X, y, multiplicity).coef_[0] for _ in range(n_fits)]) * 2 * rate
+    return np.array([clone(model).fit(X, y).coef_[0] for _ in range(n_fits)]) * 2 * rate
 
 
 def test_every_record_is_seen_with_the_probability_that_is_paid_for_and_independently(silent):
@@ -96,7 +96,7 @@ def test_every_record_is_seen_with_the_probability_that_is_paid_for_and_independ
 
 
 def test_copies_of_a_record_are_drawn_one_by_one(silent):
-    seen = np.rint(drawn(np.eye(1), 0.3, 300, [5])[:, 0]).astype(int)
+    seen = np.rint(drawn(np.ones((5, 1)), 0.3, 300)[:, 0]).astype(int)
     expected = 300 * binom(5, 0.3).pmf(np.arange(6))
     assert chisquare(np.bincount(seen, minlength=6), expected).pvalue > UNLIKELY
 
@@ -146,7 +146,8 @@ def test_sampled_steps_and_the_scale_spend_the_budget(scale, share, rate, monkey
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("share", [0.05, 0.6])
 def test_steps_of_all_records_and_the_scale_spend_the_budget(relation, share, monkeypatch):
-    monkeypatch.setattr(scaling, "SCALE_SHARE", share)
+    for module in (scaling, gradient_descent):
+        monkeypatch.setattr(module, "SCALE_SHARE", share)
     X, y = simulated(60, 2)
     model = DPGradientDescentClassifier(
         1.5, 1e-5, 20, scale="private", bounds=CUBE, n_records=60, neighbouring=relation

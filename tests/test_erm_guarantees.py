@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
-from erm_data import parameters, recovered_noise, simulated, weights_of
+from erm_data import determinant_share, parameters, recovered_noise, simulated, weights_of
 from sklearn.base import clone
 
 from helpers import erm
 from helpers.erm import perturbation
-from helpers.erm.calibration import gaussian_jacobian_cost
+from helpers.erm.calibration import determinant_cost, gaussian_objective_delta
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE, SEED_SECRET
 
 X, Y = simulated(60, 2)
@@ -26,7 +26,7 @@ def test_counts_and_coefficients_share_the_budget(kind):
     assert model.guarantee_.epsilon == pytest.approx(2.0, rel=1e-12)
     assert model.guarantee_.delta == getattr(model, "delta", 0.0)
     alone = kind(1.5, regularization=0.1, class_weight=dict(enumerate(model.class_weight_))).fit(X, Y)
-    for name in ("noise_rate_", "noise_multiplier_", "noise_scale_", "epsilon_noise_", "epsilon_solver_"):
+    for name in ("noise_rate_", "noise_multiplier_", "noise_scale_", "epsilon_solver_"):
         assert getattr(model, name, 0.0) == pytest.approx(getattr(alone, name, 0.0)), name
     assert alone.guarantee_.epsilon == 1.5
     assert "class list" in model.guarantee_.assumes
@@ -55,9 +55,9 @@ def test_noisy_counts_are_at_least_one_record():
 def test_the_jacobian_is_paid_for_at_the_radius_and_the_share_of_the_noise(radius):
     model = erm.ObjectivePerturbationClassifier(0.8, 1e-4, radius=radius, tol=0.25, loss="huber", delta=1e-4).fit(X, Y)
     ratio = radius**2 / (60 * model.total_regularization_)
-    cost = gaussian_jacobian_cost(0.6, ratio, erm.huber(0.5), erm.UNWEIGHTED)
-    assert model.epsilon_jacobian_ == pytest.approx(cost)
-    assert model.epsilon_noise_ == pytest.approx(0.6 - cost)
+    cost = determinant_cost(ratio, erm.huber(0.5), erm.UNWEIGHTED)
+    exact = gaussian_objective_delta(0.6, 2 * radius / model.noise_scale_, cost)
+    assert exact * math.exp(0.1) == pytest.approx(1e-4, rel=1e-6)  # the solver's 0.2 multiplies delta
 
 
 def test_gaussian_noise_in_the_objective_has_mean_zero():
@@ -74,11 +74,14 @@ def test_gaussian_noise_in_the_objective_has_mean_zero():
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 def test_the_parts_of_epsilon_add_up(loss, delta):
     model = erm.ObjectivePerturbationClassifier(0.8, 1e-4, tol=0.25, loss=loss, delta=delta).fit(X, Y)
-    parts = model.epsilon_noise_, model.epsilon_jacobian_, model.epsilon_solver_
-    assert min(parts) >= 0
-    assert sum(parts) == pytest.approx(0.8, rel=1e-12)
+    cost = determinant_share(model, 60)
+    assert (cost > 0) == (loss == "huber")
     assert model.epsilon_solver_ == pytest.approx(0.2)
-    assert (model.epsilon_jacobian_ > 0) == (loss == "huber")
+    if delta:
+        exact = gaussian_objective_delta(0.6, 2 / model.noise_scale_, cost)
+        assert exact * math.exp(0.1) == pytest.approx(delta, rel=1e-6)
+    else:
+        assert 2 * model.noise_rate_ + cost + model.epsilon_solver_ == pytest.approx(0.8)
     assert model.guarantee_.source.endswith("Gaussian noise") == (delta > 0)
 
 
@@ -86,9 +89,10 @@ def with_constants(epsilon):
     """Objective perturbation whose analysis proves another epsilon than it was asked for."""
 
     class Other(erm.ObjectivePerturbationClassifier):
-        def _constants(self, share, delta, n_records, dimension, weighting):
-            assert (share, delta, n_records, dimension) == (0.75, 0.0, 60, 3)  # two features and the intercept
-            return super()._constants(share, delta, n_records, dimension, weighting)._replace(epsilon=epsilon)
+        def _constants(self, share, delta, public):
+            assert (share, delta, public.divisor, public.width) == (0.75, 0.0, 60, 3)  # two features and the intercept
+            rate, total, _, source = super()._constants(share, delta, public)
+            return rate, total, epsilon, source
 
     return Other(1.0, 0.1, tol=0.25)
 
@@ -157,7 +161,8 @@ def test_one_seed_gives_other_noise_to_other_data_and_weights(kind):
 
     same = noise(zero, labels)
     assert np.array_equal(same, noise(zero, labels))
-    for others in ((other, labels), (zero, flipped), (zero, labels, ones), (zero, labels, ones + 1)):
+    counted = ((zero, labels, ones), (zero, labels, ones + 1)) if kind in KINDS[:2] else ()
+    for others in ((other, labels), (zero, flipped), *counted):
         assert np.linalg.norm(noise(*others) - same) > 0.01 * np.linalg.norm(same)
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from erm_data import neighbours, parameters, recovered_noise, simulated, weights_of
+from erm_data import determinant_share, neighbours, parameters, recovered_noise, simulated, weights_of
 from scipy.stats import beta as beta_law
 from scipy.stats import gamma, kstest, norm
 from sklearn.base import clone
@@ -65,7 +65,8 @@ def test_the_objective_has_the_noise_that_its_guarantee_needs(estimator, weighti
     noise = np.array([recovered_noise(model, X, y, row_weights(kind, y)) for model in models])
     rate = models[0].noise_rate_
     assert rate * pull_of(estimator, weighting) <= estimator.epsilon
-    assert rate == pytest.approx(models[0].epsilon_noise_ / pull_of(estimator, weighting))
+    left = estimator.epsilon * (1 - estimator.tol) - determinant_share(models[0], estimator.n_records or 60, weighting)
+    assert rate == pytest.approx(left / pull_of(estimator, weighting))
     assert_k_norm(noise, rate)
 
 
@@ -77,8 +78,9 @@ def test_gaussian_noise_in_the_objective_is_as_large_as_it_says(classes, tol):
     noise = np.array([recovered_noise(model, X, y) for model in models])
     shift = pull_of(estimator, erm.UNWEIGHTED) / models[0].noise_scale_
     # A Gaussian in a fixed direction is the least that any proof can ask for.
-    assert gaussian_delta(models[0].epsilon_noise_, shift) <= 1e-4
-    exact = (len(classes) - 1) * calibration.gaussian_objective_delta(1 - tol, shift, models[0].epsilon_jacobian_)
+    cost = determinant_share(models[0], 60)
+    assert gaussian_delta(1 - tol - cost, shift) <= 1e-4
+    exact = (len(classes) - 1) * calibration.gaussian_objective_delta(1 - tol, shift, cost)
     assert exact * math.exp(tol / 2) == pytest.approx(1e-4, rel=1e-6)
     assert kstest(noise.ravel() / models[0].noise_scale_, norm.cdf).pvalue > UNLIKELY
 

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from erm_data import HUBER, ROUNDING, weights_of
+from erm_data import HUBER, ROUNDING, determinant_share, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -277,9 +277,9 @@ def test_a_fitted_model_has_the_noise_that_its_guarantee_needs(changes, blocks, 
     weighting = weighting or erm.fixed_weights(1.0, ADD_REMOVE)
     rate = models[0].noise_rate_
     pull = weighting.mass * (math.sqrt(2) if K > 2 else 1.0)  # in units of the body
-    assert rate * pull == pytest.approx(models[0].epsilon_noise_)
-    spent = models[0].epsilon_noise_ + models[0].epsilon_jacobian_ + models[0].epsilon_solver_
-    assert spent == pytest.approx(1.0 if estimator.prior is None else 0.9)
+    budget, cost = 1.0 if estimator.prior is None else 0.9, determinant_share(models[0], len(X), weighting)
+    assert models[0].epsilon_solver_ == pytest.approx(budget * estimator.tol)
+    assert rate * pull + cost + models[0].epsilon_solver_ == pytest.approx(budget)
     lengths = np.array([body.norm(b if K > 2 else b[0]) for b in noise])
     assert kstest(lengths, gamma((K - 1) * body.dimension, scale=1 / rate).cdf).pvalue > UNLIKELY
     if blocks:
@@ -366,7 +366,7 @@ def test_levels_shape_the_ball_and_the_gaussian_too():
         ({"blocks": [(4, 6)], "bounds": LEVELS}, "below 6"),
         ({"blocks": 3, "bounds": LEVELS}, "lists of columns"),
         ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "classes": (0, 1, 2)}, "more than two classes"),
-        ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "fit_intercept": False}, "without an intercept"),
+        ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "fit_intercept": False}, "no intercept"),
     ],
     ids=str,
 )
@@ -390,5 +390,5 @@ def test_a_body_that_is_none_is_refused(widths, blocks, message):
         norms.RowPolytope(widths, blocks)
     with pytest.raises(ValueError, match="columns"):
         norms.RowPolytope((1.0, 1.0)).norm([1.0])
-    with pytest.raises(ValueError, match="more than two classes"):
+    with pytest.raises(ValueError, match="n_scores must be"):
         norms.RowPolytope((0.5, 0.5, 1.0), ((0, 1),)).draw(1.0, np.random.default_rng(0), 2)

@@ -170,7 +170,7 @@ def test_gaussian_noise_with_an_offset_has_the_share_of_epsilon_and_the_whole_de
     noise = np.array([objective_noise(model, X, y) for model in models])
     scale = models[0].noise_scale_
     share = 1.4 * (1 - estimator.tol)
-    exact = calibration.gaussian_objective_delta(share, 2 / scale, models[0].epsilon_jacobian_)
+    exact = calibration.gaussian_objective_delta(share, 2 / scale)
     assert exact * math.exp(1.4 * estimator.tol / 2) == pytest.approx(1e-4, rel=1e-6)
     assert kstest(noise.ravel() / scale, norm.cdf).pvalue > UNLIKELY
     assert (models[0].guarantee_.epsilon, models[0].guarantee_.delta) == (pytest.approx(2.0), 1e-4)

@@ -87,7 +87,7 @@ def test_one_guarantee_for_count_coefficients_and_threshold(delta, relation):
     inner = model.estimator_
     same = {name: getattr(inner, name) for name in ("intercept_scaling", "rows", "bounds", "delta")}
     plain = erm.ObjectivePerturbationClassifier(0.6, inner.regularization, **same, **relation).fit(X, y)
-    for name in ("noise_rate_", "noise_scale_", "total_regularization_", "epsilon_noise_"):
+    for name in ("noise_rate_", "noise_scale_", "total_regularization_", "epsilon_solver_"):
         assert getattr(inner, name, 0.0) == pytest.approx(getattr(plain, name, 0.0)), name
     assert {"feature bounds public", "set of labels public"} <= set(guarantee.assumes)
     seeded = clone(model).set_params(random_state=1).fit(X, y)

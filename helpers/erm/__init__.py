@@ -34,40 +34,4 @@ from helpers.erm.moments import PrivateMomentClassifier
 from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from helpers.erm.risk import design_matrix, signed_rows
-from helpers.erm.scaling import private_second_moments
 from helpers.erm.solver import minimize
-
-__all__ = [
-    "BALANCED",
-    "LOGISTIC",
-    "UNWEIGHTED",
-    "Calibration",
-    "Chunks",
-    "DPCoordinateDescentClassifier",
-    "DPGradientDescentClassifier",
-    "DPGreedyCoordinateClassifier",
-    "ERMClassifier",
-    "KernelClassifier",
-    "Loss",
-    "MidpointClassifier",
-    "ObjectivePerturbationClassifier",
-    "OutputPerturbationClassifier",
-    "PrivateMomentClassifier",
-    "RandomFourierFeatures",
-    "Softmax",
-    "Weighting",
-    "balanced_weights",
-    "calibrate",
-    "calibrate_gaussian",
-    "class_weights",
-    "default_regularization",
-    "design_matrix",
-    "fixed_weights",
-    "huber",
-    "largest_move",
-    "minimize",
-    "private_second_moments",
-    "read_parquet",
-    "signed_rows",
-    "zero_sum_basis",
-]

@@ -128,21 +128,6 @@ class Calibration(NamedTuple):
     total_regularization: float
 
 
-class GaussianCalibration(NamedTuple):
-    """Constants of objective perturbation with Gaussian noise.
-
-    Attributes
-    ----------
-    noise_scale : float
-        Standard deviation of each coordinate of the noise b.
-    total_regularization : float
-        lambda + Delta.
-    """
-
-    noise_scale: float
-    total_regularization: float
-
-
 def calibrate(
     *,
     epsilon: float,
@@ -205,8 +190,20 @@ def calibrate(
             plain = weighting.gained == weighting.own
             limit = _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
         regularization = max(regularization, bend / limit)
-    rate = _largest_rate(epsilon, bend / regularization, loss, weighting)
-    return Calibration(rate / radius, regularization)
+
+    ratio, pull = bend / regularization, weighting.mass * loss.steepness
+    whole = epsilon / pull
+    if ratio <= loss.free_ratio * whole * (1 + 1e-14):
+        return Calibration(whole / radius, regularization)  # no record can pull and bend at once
+    # The largest g that one of two theorems allows: a share for the determinant, or both together, record by record.
+    g = (epsilon - determinant_cost(ratio, loss, weighting)) / pull
+    if joint_cost(whole, ratio, loss, weighting) <= epsilon * (1 + 1e-14):
+        g = max(g, whole)
+    elif joint_cost(0.0, ratio, loss, weighting) < epsilon:
+        g = max(g, brentq(lambda g: joint_cost(g, ratio, loss, weighting) - epsilon, 0.0, whole, xtol=1e-15))
+    if g <= 0:
+        raise ValueError(_NOTHING_LEFT.format(epsilon))
+    return Calibration(g / radius, regularization)
 
 
 def calibrate_gaussian(
@@ -219,7 +216,7 @@ def calibrate_gaussian(
     loss: Loss | Softmax = LOGISTIC,
     weighting: Weighting = UNWEIGHTED,
     raise_regularization: bool = True,
-) -> GaussianCalibration:
+) -> tuple[float, float]:
     """Constants of (epsilon, delta)-DP objective perturbation with Gaussian noise; see `gaussian_objective_delta`.
 
     For logistic loss L is raised to mass R^2 / (n epsilon) and the Jacobian costs nothing: where the loss exceeds
@@ -233,6 +230,11 @@ def calibrate_gaussian(
     delta : float
         In (0, 1).
 
+    Returns
+    -------
+    scale, total_regularization : float
+        Standard deviation of each coordinate of the noise b, and lambda + Delta.
+
     Raises
     ------
     ValueError
@@ -240,8 +242,9 @@ def calibrate_gaussian(
 
     Source: Kifer, Smith and Thakurta 2012; Redberg, Koskela and Wang 2023 for a fixed direction.
 
-    >>> calibrate_gaussian(epsilon=1.0, delta=1e-6, n_records=1000, regularization=1e-2).noise_scale.__round__(3)
-    8.674
+    >>> scale, total = calibrate_gaussian(epsilon=1.0, delta=1e-6, n_records=1000, regularization=1e-2)
+    >>> round(scale, 3), total
+    (8.674, 0.01)
     """
     epsilon = check_real("epsilon", epsilon, low=0, high=_LARGEST_EPSILON, inclusive="high")
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
@@ -253,7 +256,9 @@ def calibrate_gaussian(
         free = loss.free_ratio >= 1
         limit = epsilon / weighting.mass if free else _ratio_of_share(0.5, epsilon, loss, weighting)
         regularization = max(regularization, bend / limit)
-    jacobian = gaussian_jacobian_cost(epsilon, bend / regularization, loss, weighting)
+    # For logistic loss the determinant adds nothing at small T.
+    nothing = loss.free_ratio >= 1 and bend / regularization <= epsilon / weighting.mass * (1 + 1e-14)
+    jacobian = 0.0 if nothing else determinant_cost(bend / regularization, loss, weighting)
     if jacobian >= epsilon:
         raise ValueError(_NOTHING_LEFT.format(epsilon))
     low, high = 1e-12 * epsilon, 1.0
@@ -261,7 +266,7 @@ def calibrate_gaussian(
         high *= 2
     # 0 is underflow, not privacy: such shifts are far below the one sought.
     shift = brentq(lambda a: gaussian_objective_delta(epsilon, a, jacobian) - delta, low, high, xtol=1e-14)
-    return GaussianCalibration(weighting.mass * loss.steepness * radius / shift, regularization)
+    return float(weighting.mass * loss.steepness * radius / shift), regularization
 
 
 def gaussian_objective_delta(epsilon: float, shift: float, jacobian: float = 0.0) -> float:
@@ -290,19 +295,6 @@ def gaussian_objective_delta(epsilon: float, shift: float, jacobian: float = 0.0
     above = jacobian + shift**2 / 2 + log_ndtr(shift - cut)
     below = epsilon + log_ndtr(-cut)
     return float(min(1.0, math.exp(min(above, 700.0)) * -math.expm1(min(below - above, 0.0))))
-
-
-def gaussian_jacobian_cost(
-    epsilon: float, ratio: float, loss: Loss | Softmax = LOGISTIC, weighting: Weighting = UNWEIGHTED
-) -> float:
-    """What the determinant adds to the loss under Gaussian noise, T = `ratio`: nothing for logistic loss at small T.
-
-    >>> gaussian_jacobian_cost(1.0, 0.5), gaussian_jacobian_cost(1.0, 0.6) > 0
-    (0.0, True)
-    """
-    if loss.free_ratio >= 1 and ratio <= epsilon / weighting.mass * (1 + 1e-14):
-        return 0.0
-    return determinant_cost(ratio, loss, weighting)
 
 
 def largest_move(
@@ -370,7 +362,7 @@ def default_regularization(
     largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
     if check_real("delta", delta, low=0, high=1, inclusive="low") > 0:
         problem: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
-        scale = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting).noise_scale
+        scale, _ = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting)
         return math.sqrt(dimension) * scale * radius / (largest_norm * n_records)
     return weighting.mass * loss.steepness * dimension * radius**2 / (largest_norm * n_records * epsilon)
 
@@ -394,20 +386,3 @@ def joint_cost(g: float, ratio: float, loss: Loss | Softmax, weighting: Weightin
     own = loss.own_cost(weighting.own * g, weighting.own * ratio)
     others = (weighting.gained - weighting.own) * loss.cost(g, ratio)
     return own + others + (weighting.mass - weighting.gained) * loss.steepness * g
-
-
-def _largest_rate(epsilon, ratio, loss, weighting) -> float:
-    """Largest g = noise_rate R that the theorems allow at T = `ratio`."""
-    whole = epsilon / (weighting.mass * loss.steepness)
-    if ratio <= loss.free_ratio * whole * (1 + 1e-14):
-        return whole  # no record can pull and bend at once: bending costs nothing
-    separate = (epsilon - determinant_cost(ratio, loss, weighting)) / (weighting.mass * loss.steepness)
-    joint = -math.inf
-    if joint_cost(whole, ratio, loss, weighting) <= epsilon * (1 + 1e-14):
-        joint = whole
-    elif joint_cost(0.0, ratio, loss, weighting) < epsilon:
-        joint = brentq(lambda g: joint_cost(g, ratio, loss, weighting) - epsilon, 0.0, whole, xtol=1e-15)
-    best = max(separate, joint)
-    if best <= 0:
-        raise ValueError(_NOTHING_LEFT.format(epsilon))
-    return best

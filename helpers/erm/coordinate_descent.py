@@ -29,19 +29,21 @@ lemma and the split are proved here.
 """
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import ScaledLinearClassifier
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, gaussian_mu
 
 _AVERAGED = 0.5  # of the sweeps, from the last one backwards, whose results are averaged; at least one
 
 
+@dataclass(eq=False, repr=False)
 class DPCoordinateDescentClassifier(ScaledLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every update of coordinate descent.
 
@@ -123,22 +125,14 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         "order": choice("shuffled", "iid"),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        sweeps=20,
-        clip="row",
-        order="shuffled",
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.sweeps = sweeps
-        self.clip = clip
-        self.order = order
+    sweeps: int = 20
+    clip: str = "row"
+    order: str = "shuffled"
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
-        frame, steps, mu = self._gaussian_frame(ledger, public, gaussian_mu(epsilon, self.delta))
+        mu = gaussian_mu(epsilon, self.delta)
+        frame, steps = self._private_frame(ledger, public, 1 / (math.sqrt(SCALE_SHARE) * mu))
+        mu *= math.sqrt(1 - self._scale_share)
         size, limits, rng = len(frame.largest), self._limits(frame), ledger.rng
         # The coordinates (sweeps, D) in order of their updates, drawn without looking at the records.
         if self.order == "iid":
@@ -157,21 +151,17 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         self.noise_multiplier_ = math.sqrt(self.sweeps) / mu
         self.noise_scales_ = self.noise_multiplier_ * lengths
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
-        self._store_units(self._descend(released, frame, order, public.divisor), frame)
-        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
-        return Claim(epsilon, source)
 
-    def _descend(self, released, frame, order, divisor) -> NDArray[np.float64]:
-        """Mean coefficients of the last half of the sweeps; each update sees the records through one noisy sum."""
-        rate, limits = self._rate(frame), self._limits(frame)
-        beta, mean = np.zeros(len(limits)), np.zeros(len(limits))
+        # The coefficients are those of the last half of the sweeps in the mean.
+        rate, beta, mean = self._rate(frame), np.zeros(size), np.zeros(size)
         kept = max(round(_AVERAGED * self.sweeps), 1)
         last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
 
         def slope(margins, j):
             """Minus the weighted sum of what the records pull along coordinate j."""
             margins.move(last, by)
-            pull, column, weights = margins.pull(), margins.signed[:, j], margins.weights
+            column, weights = margins.signed[:, j], margins.weights
+            pull = logistic_pull(margins.values, out=margins.buffer)
             if self.clip == "row":
                 np.minimum(pull, margins.caps, out=pull)
                 return -(pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column)
@@ -181,9 +171,11 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
 
         for sweep, coordinates in enumerate(order):
             for j in coordinates:
-                noisy = released(lambda margins, j=j: slope(margins, j), j)
-                moved = self._proximal(beta[j] - rate * (noisy / divisor), rate)
+                noisy = released(partial(slope, j=j), j)
+                moved = self._proximal(beta[j] - rate * (noisy / public.divisor), rate)
                 last, by, beta[j] = j, moved - beta[j], moved
             if sweep >= self.sweeps - kept:
                 mean += beta / kept
-        return mean
+        self._store_units(mean, frame)
+        source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3) by the sweep lemma"
+        return Claim(epsilon, source)

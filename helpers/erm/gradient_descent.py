@@ -6,8 +6,9 @@ descent, so that the two can be compared at the same knowledge of the scale. Dee
 """
 
 import math
+from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from helpers.checks import Check, integer, optional, real
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, Frame, Margins, ScaledLinearClassifier, logistic_pull
+from helpers.erm.scaling import SCALE_SHARE, Margins, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, furthest, gaussian_mu
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
@@ -24,6 +25,7 @@ _SOURCE = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary
 _SAMPLED_SOURCE = "privacy loss distributions of sampled Gaussian mechanisms (Doroshenko et al. 2022; dp-accounting)"
 
 
+@dataclass(eq=False, repr=False)
 class DPGradientDescentClassifier(ScaledLinearClassifier):
     """Linear classification that is (epsilon, delta)-DP by noise in every step of gradient descent.
 
@@ -72,49 +74,35 @@ neighbouring, n_records, class_weight, bounds, counts_share
         "average": real(low=0, high=1),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        n_steps=100,
-        sample_rate=None,
-        average=0.0,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.n_steps = n_steps
-        self.sample_rate = sample_rate
-        self.average = average
+    n_steps: int = 100
+    sample_rate: float | None = None
+    average: float = 0.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.sample_rate is None:
-            return
-        if self.neighbouring is not ADD_REMOVE:
+        if self.sample_rate is not None and self.neighbouring is not ADD_REMOVE:
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if self.sample_rate is not None and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         mu = gaussian_mu(epsilon, self.delta)
-        frame, steps, left = self._gaussian_frame(ledger, public, mu)
+        for_scale = 1 / (math.sqrt(SCALE_SHARE) * mu)
+        frame, steps = self._private_frame(ledger, public, for_scale)
+        left = mu * math.sqrt(1 - self._scale_share)
         multiplier, claim = math.sqrt(self.n_steps) / left, Claim(epsilon, _SOURCE)
         if self.sample_rate is not None:
-            scaling = GaussianDpEvent(1 / (math.sqrt(SCALE_SHARE) * mu)) if self._scale_is_private else None
+            scaling = GaussianDpEvent(for_scale) if self._scale_share else None
             claim = Claim(epsilon, _SAMPLED_SOURCE, _INTERVAL * max(epsilon, mu))
             multiplier = _sampled_multiplier(scaling, self.sample_rate, self.n_steps, self.delta, claim, multiplier)
         self.noise_multiplier_ = multiplier
         lengths = np.full(len(frame.largest), public.weighting.mass * self._longest(frame))
         self.noise_scales_ = multiplier * lengths
-        self._store_units(self._descend(steps, frame, lengths, public.divisor), frame)
-        return claim
 
-    def _descend(self, steps: Ledger, frame: Frame, lengths: NDArray, divisor: int) -> NDArray[np.float64]:
-        """Mean coefficients of the last steps; every step sees the records through one noisy sum."""
         # The mean square length of a row is that of all its entries together, or `radius`^2 without a scale.
         rate = self._rate(frame._replace(moment=self.radius**2 if self._has_no_scale else 1.0))
         beta, mean = np.zeros(len(lengths)), np.zeros(len(lengths))
-        kept, expected = max(round(self.average * self.n_steps), 1), divisor * (self.sample_rate or 1.0)
+        kept, expected = max(round(self.average * self.n_steps), 1), public.divisor * (self.sample_rate or 1.0)
         for step in range(self.n_steps):
 
             def slope(margins, rng, beta=beta):
@@ -125,22 +113,17 @@ neighbouring, n_records, class_weight, bounds, counts_share
             beta = self._proximal(beta - rate * noisy / expected, rate)
             if step >= self.n_steps - kept:
                 mean = mean + beta / kept
-        return mean
+        self._store_units(mean, frame)
+        return claim
 
     def _clipped_total(self, margins: Margins, beta: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
         """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
-        numbers, rate, m = margins.multiplicity, self.sample_rate, len(margins.values)
-        # How many of the records that each row stands for the step sees; uniform numbers are faster than binomial ones.
-        if rate is None:
-            weights = np.ones(m) if numbers is None else numbers
-        else:
-            weights = rng.random(m) < rate if numbers is None else rng.binomial(numbers, rate)
-        if margins.class_weights is not None:
-            weights = margins.class_weights * weights
-        seen = slice(None) if rate is None else np.flatnonzero(weights)
+        seen: Any = slice(None)
+        if self.sample_rate is not None:
+            seen = np.flatnonzero(rng.random(len(margins.values)) < self.sample_rate)
         rows, scores = margins.signed[seen], margins.values[seen] + margins.signed[seen] @ beta
-        pull = logistic_pull(scores, out=scores)
-        return (np.minimum(pull, margins.caps[seen]) * weights[seen]) @ rows
+        pull = np.minimum(logistic_pull(scores, out=scores), margins.caps[seen])
+        return (pull if margins.weights is None else pull * margins.weights[seen]) @ rows
 
 
 @cache

@@ -6,29 +6,32 @@ the most that one record can change that distance. Proximal steps move no two po
 most rate * limit / n, and every score by at most 1. Choosing among scores of different sensitivities with noise in
 proportion to each one's own is not private at the stated epsilon (`checks.greedy_descent`).
 
-What a choice at epsilon e costs: as pure privacy always e. As zero-concentrated privacy e^2/8 where probabilities are
-proportional to exp(e score / 2), which is the largest score after Gumbel noise, because its privacy loss lies in an
-interval of length e; e^2/2 for permute-and-flip and for Laplace noise, which are e-DP and no more is known. At equal
-zero-concentrated cost Gumbel noise has twice the e.
+What a choice at epsilon e costs as zero-concentrated privacy: e^2/8 where probabilities are proportional to
+exp(e score / 2), which is the largest score after Gumbel noise, because its privacy loss lies in an interval of length
+e; e^2/2 for permute-and-flip and for Laplace noise, which are e-DP and no more is known. At equal cost Gumbel noise has
+twice the e.
 
 Source: Mangold, Bellet, Salmon and Tommasi 2023 (the method); Dong, Durfee and Rogers 2020, Cesar and Rogers 2021
 (bounded range); Bun and Steinke 2016 (zero-concentrated privacy; Proposition 1.4: epsilon-DP has epsilon^2/2 of it).
 """
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from helpers.checks import Check, choice, integer, real
+from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, clipped_sums
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, zcdp_budget
 from helpers.privacy.ledger import SELECTION_COSTS
 
+_BLOCK = 1 << 16  # entries of the table of clipped slopes
 _LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip", "laplace": "laplace"}
 
 
+@dataclass(eq=False, repr=False)
 class DPGreedyCoordinateClassifier(ScaledLinearClassifier):
     """Linear classification, differentially private by noise in the choice of coordinates and in their slopes.
 
@@ -39,25 +42,22 @@ class DPGreedyCoordinateClassifier(ScaledLinearClassifier):
     ----------
     epsilon, radius, fit_intercept, random_state, neighbouring, n_records, class_weight, counts_share, step, scale, \
 center, penalty, regularization, prior, bounds, classes
-        As in `DPCoordinateDescentClassifier`; slopes are clipped by coordinate. The share of the budget that scale
-        "private" spends is one of epsilon where delta is 0, else of rho.
+        As in `DPCoordinateDescentClassifier`; slopes are clipped by coordinate. Scale "private" spends a tenth of rho.
     delta : float
-        0 for pure privacy, by Laplace noise and basic composition, or in (0, 1): Gaussian noise and zero-concentrated
-        composition.
+        In (0, 1): Gaussian noise and zero-concentrated composition.
     n_steps : int
         T >= 1: at most so many coefficients are not 0.
     selection : {"gumbel", "permute_and_flip", "laplace"}
-        Law of the noisy choice, which spends half of each step's budget; see the module. Gumbel noise is best where
-        delta > 0, permute-and-flip where it is 0.
+        Law of the noisy choice, which spends half of each step's budget; see the module. Gumbel noise is best.
 
     Attributes
     ----------
     rho_ : float
-        With delta > 0: the whole budget as zero-concentrated differential privacy.
+        The whole budget as zero-concentrated differential privacy.
     selection_epsilon_ : float
         Of each choice.
     noise_multiplier_ : float
-        Scale of the noise on a measured sum (Laplace's, or the standard deviation) over the sum's sensitivity.
+        Standard deviation of the noise on a measured sum over the sum's sensitivity.
     moments_, offset_, coef_, intercept_, class_weight_, classes_, n_features_in_, guarantee_
         As in `DPCoordinateDescentClassifier`.
 
@@ -78,70 +78,46 @@ center, penalty, regularization, prior, bounds, classes
     """
 
     _allowed: ClassVar[dict[str, Check]] = {
-        "delta": real(low=0, high=1, inclusive="low"),
         "n_steps": integer(low=1),
         "selection": choice(*_LAWS),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        n_steps=10,
-        selection="gumbel",
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-        self.n_steps = n_steps
-        self.selection = selection
+    n_steps: int = 10
+    selection: str = "gumbel"
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
-        pure = self.delta == 0
-        total = epsilon if pure else zcdp_budget(epsilon, float(self.delta))
-        share = SCALE_SHARE if self._scale_is_private else 0.0
+        self.rho_ = zcdp_budget(epsilon, float(self.delta))
         # Half of a step's budget for the choice of the coordinate, and half for its slope.
-        chosen = measured = (1 - share) * total / self.n_steps / 2
-        self.selection_epsilon_ = chosen if pure else math.sqrt(chosen / SELECTION_COSTS[_LAWS[self.selection]])
-        self.noise_multiplier_ = 1 / measured if pure else _multiplier(measured)
-        if not pure:
-            self.rho_ = total
-
-        def sums(ledger, query, sensitivity, budget):
-            if pure:
-                return ledger.laplace(query, sensitivity, budget)
-            return ledger.gaussian(query, sensitivity, _multiplier(budget))
-
-        # One record moves the sum of the squares of d features by at most d in l1 and by sqrt(d) in l2.
-        d = self.n_features_in_
-        moved = d if pure else math.sqrt(d)
-        spread = moved * (math.sqrt(2) / (share * total) if pure else _multiplier(share * total)) if share else 0.0
-        frame, steps = self._private_frame(
-            ledger, public, lambda ledger, squares: sums(ledger, squares, moved, share * total), spread
-        )
+        half, law = (1 - self._scale_share) * self.rho_ / self.n_steps / 2, _LAWS[self.selection]
+        self.selection_epsilon_ = math.sqrt(half / SELECTION_COSTS[law])
+        self.noise_multiplier_ = 1 / math.sqrt(2 * half)
+        frame, steps = self._private_frame(ledger, public, 1 / math.sqrt(2 * SCALE_SHARE * self.rho_))
         limits, rate = self._limits(frame), self._rate(frame)
         mass, divisor = public.weighting.mass, public.divisor
-        selection = {"law": _LAWS[self.selection], "epsilon" if pure else "rho": chosen}
         beta, last, by = np.zeros(len(limits)), 0, 0.0
 
         def scores(margins):
             margins.move(last, by)
             weights = np.ones(len(margins.values)) if margins.weights is None else margins.weights
-            margins.totals = clipped_sums(margins.signed, margins.pull(), limits, weights)
+            pull = logistic_pull(margins.values, out=margins.buffer)
+            # The clipped sum along each coordinate, in blocks of them so that memory stays bounded.
+            margins.totals, width = np.empty(len(limits)), max(_BLOCK // max(len(pull), 1), 1)
+            for start in range(0, len(limits), width):
+                block = slice(start, start + width)
+                part = margins.signed[:, block].T * pull
+                margins.totals[block] = np.clip(part, -limits[block, None], limits[block, None], out=part) @ weights
             distances = np.abs(self._proximal(beta + rate * margins.totals / divisor, rate) - beta)
             return distances * (divisor / (rate * mass * limits))
 
         for _ in range(self.n_steps):
-            j = steps.choose(scores, 1.0, **selection)
-            slope = sums(steps, lambda margins, j=j: -margins.totals[j], mass * limits[j], measured) / divisor
-            moved = self._proximal(beta[j] - rate * slope, rate)
+            j = steps.choose(scores, 1.0, law=law, rho=half)
+
+            def slope(margins, j=j):
+                return -margins.totals[j]
+
+            noisy = steps.gaussian(slope, mass * limits[j], self.noise_multiplier_)
+            moved = self._proximal(beta[j] - rate * (noisy / divisor), rate)
             last, by, beta[j] = j, moved - beta[j], moved
-        source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
-        if pure:
-            source = "basic composition of noisy choices and Laplace noise (Dwork and Roth 2014, Theorem 3.16)"
         self._store_units(beta, frame)
+        source = "zero-concentrated composition of noisy choices and Gaussian noise (Bun and Steinke 2016)"
         return Claim(epsilon, source)
-
-
-def _multiplier(rho: float) -> float:
-    """Noise over sensitivity of a Gaussian mechanism."""
-    return 1 / math.sqrt(2 * rho)

@@ -5,8 +5,11 @@ yardstick for what privacy costs. Bounds and labels are public parameters, and n
 records (finite numbers, declared labels). Standardising features and choosing parameters are left to the caller.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -37,8 +40,9 @@ from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import Block, LocalTable, Rows, Table, factored_rows, pieces
-from helpers.erm.solver import Solution, minimize_table
+from helpers.erm.solver import minimize_table
 from helpers.predictions import ScorePredictions
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 _LARGEST_RADIUS = 1e100
 _LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more
@@ -55,6 +59,8 @@ class Records(NamedTuple):
     codes : ndarray (m,) of int
         Classes 0..K-1; empty with a table, which has its own.
     multiplicity : ndarray (m,) of int64, or None if every row is one record.
+    sizes : ndarray (K,) of int64
+        Number of records of each class.
     divisor : int
         The number that divides the sum of the losses.
     """
@@ -62,16 +68,8 @@ class Records(NamedTuple):
     rows: Any
     codes: NDArray[np.intp]
     multiplicity: NDArray[np.int64] | None
+    sizes: NDArray[np.int64]
     divisor: int
-
-    def class_sizes(self, n_classes: int) -> NDArray[np.int64]:
-        """Number of records (K,) of each class."""
-        if isinstance(self.rows, Table):
-            return self.rows.sizes
-        numbers = np.ones(len(self.codes), np.int64) if self.multiplicity is None else self.multiplicity
-        sizes = np.zeros(n_classes, np.int64)
-        np.add.at(sizes, self.codes, numbers)
-        return sizes
 
     def identity(self) -> tuple:
         """What tells them from others, for noise that is keyed by an integer: arrays, or the hashes of a table."""
@@ -105,7 +103,10 @@ INTERCEPT_SCALING = real(low=1e-3, high=1e3)
 
 class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, BaseEstimator):
     """Rows, labels, class weights and predictions of `ERMClassifier` and the private classifiers. Not used by
-    itself."""
+    itself.
+
+    Parameters of the subclasses are fields of a dataclass, which writes the constructor that scikit-learn reads.
+    """
 
     _allowed: ClassVar[dict[str, Check]] = {
         "regularization": real(low=0, inclusive="neither"),
@@ -120,6 +121,9 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
     # made from some of the records at a time; rows of one's own are written out.
     _rows_in_ball = True
     # Of classes that have no such parameters:
+    neighbouring: Any = REPLACE_ONE
+    n_records: int | None = None
+    random_state: int | None = None
     intercept_scaling: float = 1.0
     rows: str = "clip"
     prior: str | None = None
@@ -162,6 +166,8 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.n_records is None and self.neighbouring is ADD_REMOVE:
+            raise ValueError("n_records must be a public integer under add/remove-one, got None")
         if self.loss == "huber" and len(self.classes) > 2:
             raise ValueError(f"classes must be two labels with the Huber loss, got {self.classes!r}")
         weights = self.class_weight
@@ -174,49 +180,53 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
                 raise ValueError(f"prior must be None with class_weight={weights!r}: such classes weigh the same")
             if isinstance(weights, dict) and min(weights.values()) == 0:
                 raise ValueError(f"class_weight must be above 0 with a prior, got {weights!r}")
-        self._check_condition(self.regularization)
-
-    def _check_condition(self, regularization: float) -> None:
-        """Refuse what double arithmetic cannot solve or hold, whatever the records are."""
-        condition = self._loss().curvature * self.radius**2 / regularization
+        # What double arithmetic cannot solve or hold, whatever the records are. The larger penalty of a calibration is
+        # below the limit too, as budgets are at least 1e-10.
+        condition = self._loss().curvature * self.radius**2 / self.regularization
         if not 1 / _LARGEST_CONDITION**2 <= condition <= _LARGEST_CONDITION:
             raise ValueError(
                 f"regularization must be at least {1 / _LARGEST_CONDITION:g} (and at most {_LARGEST_CONDITION**2:g}) "
-                f"times the loss's curvature times radius**2, got {regularization!r}"
+                f"times the loss's curvature times radius**2, got {self.regularization!r}"
             )
 
-    def _records(self, X, y, multiplicity, n_records: int | None = None) -> Records:
+    def _records(self, X, y, multiplicity) -> Records:
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
+        # A number of records that is given need not be that of the rows, which can then be private and 0.
+        fewest = 1 if self.n_records is None else 0
+        in_parts = False
         # A plain array, which needs no second look, is by far the most frequent.
-        in_parts = self._rows_in_ball and type(X) is not np.ndarray and is_partitioned(X)
-        if in_parts:
+        if self._rows_in_ball and type(X) is not np.ndarray:
             X = gathered(X)
             in_parts = is_partitioned(X)
         if in_parts:
             self.n_features_in_ = X.shape[1]
         else:
-            # A number of records that is given need not be that of the rows, which can then be private and 0.
-            fewest = 1 if n_records is None else 0
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
             check_bounds(self.bounds, X.shape[1])
+        if multiplicity is not None and not self._rows_in_ball:
+            raise ValueError("multiplicity must be None for a descent: write equal records out")
         if multiplicity is not None and not is_dask(X):
-            multiplicity = check_multiplicity(multiplicity, X.shape[0])
+            # Integers of at least 1; their sum stays exact in double arithmetic.
+            multiplicity, m = np.asarray(multiplicity), X.shape[0]
+            if multiplicity.shape != (m,) or multiplicity.dtype.kind not in "iu" or (multiplicity < 1).any():
+                raise ValueError(f"multiplicity must be {m} integers of at least 1, got an array {multiplicity.shape}")
+            if not (total := math.fsum(multiplicity)) <= _LARGEST_TABLE:
+                raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {total:.0e}")
+            multiplicity = multiplicity.astype(np.int64)
         self.classes_ = np.unique(self.classes)
         if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
-            if hasattr(self, "random_state"):
-                unfitted.random_state = None  # the seed is no concern of a worker
-            found = table(X, y, multiplicity, self.classes_, unfitted._rows)
-            if n_records is None and len(found) == 0:
+            unfitted.random_state = None  # the seed is no concern of a worker
+            rows: Any = table(X, y, multiplicity, self.classes_, unfitted._rows)
+            if len(rows) < fewest:
                 raise ValueError("X must have one or more records, got 0 sample(s)")
-            return Records(
-                found, np.empty(0, np.intp), None, int(found.sizes.sum()) if n_records is None else n_records
-            )
-        codes = label_codes(y, self.classes_)
-        if n_records is None:
-            n_records = len(X) if multiplicity is None else int(multiplicity.sum())
-        return Records(self._rows(X).written(order="F"), codes, multiplicity, n_records)
+            codes, multiplicity, sizes = np.empty(0, np.intp), None, rows.sizes
+        else:
+            codes, rows = label_codes(y, self.classes_), self._rows(X).written(order="F")
+            sizes = np.bincount(codes, multiplicity, len(self.classes_)).astype(np.int64)
+        n_records = int(sizes.sum()) if self.n_records is None else self.n_records
+        return Records(rows, codes, multiplicity, sizes, n_records)
 
     def _rows(self, X: NDArray, constant: bool = True) -> Rows:
         """Rows of checked X inside the ball, with the constant feature or without it."""
@@ -236,14 +246,13 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             rows="clip" if self.noise == "cube" else rows,
         )
 
-    def _weights(self, records) -> NDArray[np.float64] | None:
+    def _weights(self, sizes) -> NDArray[np.float64] | None:
         """Weights (K,) of the classes, public or from the data's own counts; None if all are 1."""
         if self.class_weight is None:
             return None
         if isinstance(self.class_weight, dict):
             return np.array([float(self.class_weight[label]) for label in self.classes_.tolist()])
-        counts = records.class_sizes(len(self.classes_))
-        return class_weights(counts if counts.any() else np.ones(len(counts)))  # without records they weigh nothing
+        return class_weights(sizes if sizes.any() else np.ones(len(sizes)))  # without records they weigh nothing
 
     def _offset(self, sizes: NDArray, weights: NDArray | None) -> float | NDArray[np.float64]:
         """Log-odds of the second of two classes, or log shares (K,) that add up to 0, from sizes of at least 1."""
@@ -268,10 +277,10 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             return Softmax(len(self.classes))
         return LOGISTIC if self.loss == "logistic" else huber(self.h)
 
-    def _minimiser(self, records, weights, sizes, regularization, noise, distance) -> Solution:
+    def _minimiser(self, records, weights, regularization, noise, distance) -> NDArray[np.float64]:
         """Within `distance` of the minimiser of the risk with total `regularization` and the linear term noise/n.
 
-        `weights` (K,) are those of the classes, and `sizes` (K,) their numbers of records.
+        `weights` (K,) are those of the classes.
         """
         loss, table, n = self._loss(), records.rows, records.divisor
         linear = noise / n
@@ -280,8 +289,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         if isinstance(loss, Softmax):
             linear = linear.reshape(loss.n_classes - 1, -1)
         if not isinstance(table, Table):
-            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
-            table = LocalTable(pieces(Block(Rows(table), records.codes, numbers)), *table.shape)
+            table = LocalTable(pieces(Block(Rows(table), records.codes, records.multiplicity)), *table.shape)
         return minimize_table(
             table,
             loss,
@@ -289,16 +297,14 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             linear,
             distance=distance,
             n_records=n,
-            mean_weight=float(np.sum(sizes * (1.0 if weights is None else weights))) / n,
+            mean_weight=float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n,
             longest=float(self.radius),
             class_weights=weights,
-        )
+        ).beta
 
     def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
-        if beta.ndim == 2:
-            beta = zero_sum_basis(len(self.classes_)).T @ beta
-        beta = np.atleast_2d(beta)
+        beta = beta[None] if beta.ndim == 1 else zero_sum_basis(len(self.classes_)).T @ beta
         if self.fit_intercept:
             longest = np.sqrt(1 + self.intercept_scaling**2)
             self.coef_ = beta[:, :-1] / longest
@@ -307,6 +313,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             self.coef_, self.intercept_ = beta, np.zeros(len(beta))
 
 
+@dataclass(eq=False, repr=False)
 class ERMClassifier(LinearClassifier):
     """Regularised linear classification of records inside a ball, without privacy.
 
@@ -352,8 +359,6 @@ class ERMClassifier(LinearClassifier):
     coef_ : ndarray (1, d) or (K, d); intercept_ : ndarray (1,) or (K,)
         In the units of the shortened rows: decision = coef_ x + intercept_.
     classes_ : ndarray (K,); n_features_in_ : int
-    gradient_norm_ : float; n_iter_ : int
-        Of the solver.
 
     Raises
     ------
@@ -370,31 +375,17 @@ class ERMClassifier(LinearClassifier):
         "intercept_scaling": INTERCEPT_SCALING,
     }
 
-    def __init__(
-        self,
-        regularization=1e-3,
-        radius=1.0,
-        fit_intercept=True,
-        tol=1e-9,
-        classes=(0, 1),
-        loss="logistic",
-        h=0.5,
-        class_weight=None,
-        bounds=None,
-        intercept_scaling=1.0,
-        prior=None,
-    ):
-        self.regularization = regularization
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.classes = classes
-        self.loss = loss
-        self.h = h
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.intercept_scaling = intercept_scaling
-        self.prior = prior
+    regularization: float = 1e-3
+    radius: float = 1.0
+    fit_intercept: bool = True
+    tol: float = 1e-9
+    classes: Sequence[Any] = (0, 1)
+    loss: str = "logistic"
+    h: float = 0.5
+    class_weight: str | dict[Any, float] | None = None
+    bounds: ArrayLike | None = None
+    intercept_scaling: float = 1.0
+    prior: str | None = None
 
     def fit(self, X: Any, y: Any, multiplicity: Any = None) -> Self:
         """Fit to X (m, d), labels y (m,) and, where rows stand for several equal records, their numbers (m,).
@@ -404,29 +395,7 @@ class ERMClassifier(LinearClassifier):
         self._check_parameters()
         records = self._records(X, y, multiplicity)
         none = np.zeros((len(self.classes) - 1) * records.rows.shape[1])
-        weights, sizes = self._weights(records), records.class_sizes(len(self.classes_))
-        self.offset_ = 0.0 if self.prior is None else self._offset(np.maximum(sizes, 1), weights)
-        regularization, distance = float(self.regularization), self.tol / self.radius
-        solution = self._minimiser(records, weights, sizes, regularization, none, distance)
-        self._store(solution.beta)
-        self.gradient_norm_, self.n_iter_ = solution.gradient_norm, solution.n_iter
+        weights = self._weights(records.sizes)
+        self.offset_ = 0.0 if self.prior is None else self._offset(np.maximum(records.sizes, 1), weights)
+        self._store(self._minimiser(records, weights, float(self.regularization), none, self.tol / self.radius))
         return self
-
-
-def check_multiplicity(multiplicity: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Numbers of records (m,), as int64.
-
-    Raises
-    ------
-    ValueError
-        Not `n_rows` integers of at least 1 that add up to at most 10^15.
-
-    >>> check_multiplicity([2, 1], 2)
-    array([2, 1])
-    """
-    numbers = np.asarray(multiplicity)
-    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu" or (numbers < 1).any():
-        raise ValueError(f"multiplicity must be {n_rows} integers of at least 1, got an array {numbers.shape}")
-    if not math.fsum(numbers) <= _LARGEST_TABLE:
-        raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {math.fsum(numbers):.0e}")
-    return numbers.astype(np.int64)

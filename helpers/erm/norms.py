@@ -30,7 +30,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,11 +96,10 @@ class RowPolytope:
         1.0
         """
         b = np.asarray(b, dtype=float)
-        if b.shape[-1:] != (len(self.widths),) or b.ndim not in (1, 2):
-            raise ValueError(f"b must have {len(self.widths)} columns, got shape {b.shape}")
-        self._check_scores(1 if b.ndim == 1 else len(b))
+        if b.shape[-1:] != (len(self.widths),) or b.ndim not in (1, 2) or (self.blocks and b.size > b.shape[-1]):
+            raise ValueError(f"b must have {len(self.widths)} columns, and one row with blocks, got shape {b.shape}")
         sizes = np.abs(b) if b.ndim == 1 else np.linalg.norm(b, axis=0)
-        parts = list(sizes[self._numbers] / self._sizes[self._numbers])
+        parts = list(sizes[self._numbers] / np.array(self.widths)[self._numbers])
         if self.blocks:
             t = float(np.ravel(b)[-1]) / self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
@@ -125,7 +123,7 @@ class RowPolytope:
         (1, 2)
         """
         rate = check_real("rate", rate, low=0, inclusive="neither")
-        n_scores = self._check_scores(check_integer("n_scores", n_scores, low=1))
+        n_scores = check_integer("n_scores", n_scores, low=1, high=1 if self.blocks else None)
         point = np.zeros((n_scores, len(self.widths)))
         numbers = self._numbers
         # Uniform points of balls, one a number; those of one dimension are intervals.
@@ -134,7 +132,7 @@ class RowPolytope:
         else:
             directions = rng.normal(size=(n_scores, len(numbers)))
             balls = directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=len(numbers)) ** (1 / n_scores)
-        point[:, numbers] = balls * self._sizes[numbers]
+        point[:, numbers] = balls * np.array(self.widths)[numbers]
         if self.blocks:
             t = self._constant(rng)
             point[0, -1] = t * self.widths[-1]
@@ -146,28 +144,20 @@ class RowPolytope:
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
         """Positions of the entries that can be had one by one."""
-        alone = self._sizes > 0
+        alone = np.array(self.widths) > 0
         for block in self.blocks:
             alone[[*block, -1]] = False
         return np.flatnonzero(alone)
-
-    @cached_property
-    def _sizes(self) -> NDArray[np.float64]:
-        return np.array(self.widths)
 
     @cached_property
     def _scales(self) -> list[float]:
         """s of each block; its largest entry is s (1 - 1/k)."""
         return [self.widths[block[0]] / (1 - 1 / len(block)) for block in self.blocks]
 
-    def _check_scores(self, n_scores):
-        if self.blocks and n_scores > 1:
-            raise ValueError(f"blocks must be empty for more than two classes, got {self.blocks!r}")
-        return n_scores
-
     def _log_share(self, t) -> float:
         """Log volume of the body at the constant's value t >= 0, over that at 0; concave by Brunn and Minkowski."""
-        return sum(_log_volume(len(block), t) - _log_volume(len(block), 0.0) for block in self.blocks)
+        sizes = map(len, self.blocks)
+        return float(sum(logsumexp(_log_weights(k, t)) - logsumexp(_log_weights(k, 0.0)) for k in sizes))
 
     @cached_property
     def _knee(self) -> float:
@@ -262,45 +252,37 @@ def surface_rows(boxed: NDArray, radius: float) -> NDArray[np.float64]:
     return boxed * factor * (_SHRINK * radius / math.sqrt(boxed.shape[1]))
 
 
-class _Pieces(NamedTuple):
+@lru_cache(maxsize=256)
+def _pieces(k) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """The slice {w in R^k: sum w = t, sum |w| <= 1}, t in [0, 1], in pieces with i entries above 0, k - i below.
 
     With N the sum of the negative ones, a piece has the volume C(k, i) times the integral of (N + t)^{i-1} N^{k-i-1} /
     ((i-1)! (k-i-1)!) over N from 0 to (1 - t)/2. The binomial formula makes it a sum over l of powers N^{e-1}, e = k -
-    i + l, all of them positive. The last entry stands for the piece without negative entries.
+    i + l, all of them positive: of each i and e, the power of t and the logarithm of the factor are given. The last
+    entry stands for the piece without negative entries.
     """
-
-    positive: NDArray  # i
-    power: NDArray  # e
-    rest: NDArray  # power of t
-    log_factor: NDArray
-
-
-@lru_cache(maxsize=256)
-def _pieces(k) -> _Pieces:
     i, term = np.array([(i, term) for i in range(1, k) for term in range(i)]).T
     power, rest = k - i + term, i - 1 - term
     log_factor = gammaln(k + 1) - gammaln(i + 1) - gammaln(k - i + 1) - gammaln(k - i)
     log_factor = log_factor - gammaln(term + 1) - gammaln(rest + 1) - np.log(power)
     last = ([k], [0], [k - 1], [-gammaln(k)])
-    return _Pieces(*(np.append(one, end) for one, end in zip((i, power, rest, log_factor), last, strict=True)))
+    i, power, rest, log_factor = (
+        np.append(one, end) for one, end in zip((i, power, rest, log_factor), last, strict=True)
+    )
+    return i, power, rest, log_factor
 
 
 def _log_weights(k, t) -> NDArray[np.float64]:
-    pieces = _pieces(k)
-    return pieces.log_factor + xlogy(pieces.rest, t) + xlogy(pieces.power, (1 - t) / 2)
-
-
-def _log_volume(k, t) -> float:
-    """Log volume of the slice."""
-    return float(logsumexp(_log_weights(k, t)))
+    """Log volumes of the pieces of the slice."""
+    _, power, rest, log_factor = _pieces(k)
+    return log_factor + xlogy(rest, t) + xlogy(power, (1 - t) / 2)
 
 
 def _slice_point(k, t, rng) -> NDArray[np.float64]:
     """A uniform point of the slice: a piece by its volume, N by its power, and uniform shares of both sums."""
-    pieces, weights = _pieces(k), _log_weights(k, t)
+    weights = _log_weights(k, t)
     piece = rng.choice(len(weights), p=np.exp(weights - logsumexp(weights)))
-    i, power = int(pieces.positive[piece]), int(pieces.power[piece])
+    i, power = (int(of_pieces[piece]) for of_pieces in _pieces(k)[:2])
     negative = (1 - t) / 2 * rng.uniform() ** (1 / power) if power else 0.0
     order, point = rng.permutation(k), np.empty(k)
     point[order[:i]] = (negative + t) * _shares(i, rng)

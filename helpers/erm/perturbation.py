@@ -28,13 +28,16 @@ Output perturbation with approximate minima
 Source: Iyengar et al. 2019 (approximate minima perturbation, with Gaussian noise); the pure version is proved here.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from helpers.checks import (
     Check,
@@ -46,7 +49,6 @@ from helpers.checks import (
     optional,
     real,
 )
-from helpers.constructors import SharedParameters
 from helpers.erm.calibration import (
     Weighting,
     balanced_weights,
@@ -54,7 +56,6 @@ from helpers.erm.calibration import (
     calibrate_gaussian,
     class_weights,
     fixed_weights,
-    gaussian_jacobian_cost,
     largest_move,
 )
 from helpers.erm.linear import INTERCEPT_SCALING, LOSSES, LinearClassifier, Records, class_weight_among
@@ -66,6 +67,7 @@ from helpers.privacy import (
     ApproximateDpEvent,
     Law,
     Ledger,
+    NeighboringRelation,
     PrivateMixin,
     gaussian_multiplier,
 )
@@ -74,29 +76,6 @@ _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
 _MOST = 10  # times `n_records`: so many records count in full
 _SMALLEST_EPSILON = 1e-10
 _LARGEST_DIVISOR = 10**15
-
-
-class Constants(NamedTuple):
-    """Constants of objective perturbation, from public numbers, and what they guarantee for exact minimisers.
-
-    Attributes
-    ----------
-    noise : float
-        Rate of the noise norm, or standard deviation of each coordinate where delta > 0.
-    total_regularization : float
-    epsilon : float
-        What is proved.
-    epsilon_noise, epsilon_jacobian : float
-        How the analysis splits the budget between the noise and the Jacobian determinant.
-    source : str
-    """
-
-    noise: float
-    total_regularization: float
-    epsilon: float
-    epsilon_noise: float
-    epsilon_jacobian: float
-    source: str
 
 
 class Public(NamedTuple):
@@ -144,7 +123,8 @@ _PUBLIC = {"bounds": "feature bounds public", "center": "centre of the features 
 """Options that are only what they should be if the data had no say in them."""
 
 
-class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, ABC):
+@dataclass(eq=False, repr=False)
+class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
     """Budget, relation, class weights and guarantee of the private classifiers. Not for use by itself."""
 
     _allowed: ClassVar[dict[str, Check]] = {
@@ -156,35 +136,20 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         "class_weight": class_weight_among(None, "balanced", "private"),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        delta=0.0,
-        radius=1.0,
-        fit_intercept=True,
-        random_state=None,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        class_weight=None,
-        bounds=None,
-        counts_share=0.1,
-        prior=None,
-    ):
-        self.epsilon = epsilon
-        self.regularization = regularization
-        self.delta = delta
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.class_weight = class_weight
-        self.bounds = bounds
-        self.counts_share = counts_share
-        self.prior = prior
+    epsilon: float = 1.0
+    _: KW_ONLY
+    regularization: float = 1e-3
+    delta: float = 0.0
+    radius: float = 1.0
+    fit_intercept: bool = True
+    random_state: int | None = None
+    classes: Sequence[Any] = (0, 1)
+    neighbouring: NeighboringRelation = REPLACE_ONE
+    n_records: int | None = None
+    class_weight: str | dict[Any, float] | None = None
+    bounds: ArrayLike | None = None
+    counts_share: float = 0.1
+    prior: str | None = None
 
     def fit(self, X: Any, y: Any, multiplicity: Any = None) -> Self:
         """Fit privately.
@@ -205,12 +170,10 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         """
         self._check_parameters()
         self._forget()
-        records = self._records(X, y, multiplicity, self.n_records)
-        ledger = Ledger(
-            records,
-            self.neighbouring,
-            self._noise_generator(*(() if self.random_state is None else records.identity())),
-        )
+        records = self._records(X, y, multiplicity)
+        divisor, width = records.divisor, records.rows.shape[1]
+        rng = self._noise_generator(*(() if self.random_state is None else records.identity()))
+        ledger = Ledger(records, self.neighbouring, rng)
         ledger.assume(
             *(("one-hot blocks public",) if self.blocks is not None else ()),
             "number of records public" if self.n_records is None else "number that divides the loss public",
@@ -220,18 +183,13 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
             *(told for name, told in _PUBLIC.items() if getattr(self, name, None) is not None),
             *getattr(records.rows, "assumes", ()),
         )
-        self._learn(ledger, records.divisor, records.rows.shape[1])
-        return self
-
-    def _learn(self, ledger: Ledger, divisor: int, width: int) -> None:
-        """Set what is fitted, from the ledger's answers and two public numbers: what divides the loss, and how long a
-        row is."""
+        del X, y, multiplicity, records  # all that follows is made of the ledger's answers and public numbers
         self.offset_ = 0.0
         weights = self._weights(None) if isinstance(self.class_weight, dict) else None
         counts = 0.0  # what noisy counts of the classes cost, which pay for their weights or for the offset
         if self.class_weight == "private" or self.prior is not None:
             counts, n_classes = self.counts_share * self.epsilon, len(self.classes_)
-            noisy = ledger.class_counts(lambda records: records.class_sizes(n_classes), n_classes, counts)
+            noisy = ledger.class_counts(lambda records: records.sizes, n_classes, counts)
             sizes = np.maximum(noisy, 1.0)
             if self.prior is None:
                 weights = class_weights(sizes)
@@ -247,27 +205,27 @@ class PrivateLinearClassifier(SharedParameters, PrivateMixin, LinearClassifier, 
         source = claim.source
         if counts:
             source = f"{source}; noisy class counts, by basic composition (Dwork and Roth 2014, Theorem 3.16)"
-        whole = counts + claim.epsilon
-        self.guarantee_ = ledger.guarantee(whole, self.delta, source=source, interval=claim.interval)
+        self.guarantee_ = ledger.guarantee(counts + claim.epsilon, self.delta, source=source, interval=claim.interval)
         if weights is not None:
             self.class_weight_ = weights
+        return self
 
     @abstractmethod
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         """Set coefficients at a cost of `epsilon`, and the constants; gives the claim about them."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.n_records is None and self.neighbouring is ADD_REMOVE:
-            raise ValueError("n_records must be a public integer under add/remove-one, got None")
 
-
+@dataclass(eq=False, repr=False)
 class PerturbationClassifier(PrivateLinearClassifier):
     """The solver's share of both perturbations. Not for use by itself."""
 
     _allowed: ClassVar[dict[str, Check]] = LOSSES | {"tol": real(low=1e-12, high=0.5, inclusive="low")}
 
-    tol: float
+    regularization: float = 1e-3  # may be given by position
+    _: KW_ONLY
+    tol: float = 1e-3
+    loss: str = "logistic"
+    h: float = 0.5
 
     def _within(self, ledger, public, regularization, longest_noise, wanted) -> tuple[float, Callable]:
         """A distance, and what finds a point within it of the exact minimiser, whatever the records and the noise are.
@@ -291,19 +249,20 @@ class PerturbationClassifier(PrivateLinearClassifier):
             center=center,
         )
         distance = max(wanted, floor)
+        none = np.zeros((len(self.classes) - 1) * public.width)
 
-        def minimise(records: Records, noise: NDArray) -> NDArray[np.float64]:
-            sizes = records.class_sizes(len(self.classes_))
-            weights = self._weights(records) if self.class_weight == "balanced" else public.weights
-            if (number := sizes.sum()) > public.most:
-                weights = (np.ones(len(sizes)) if weights is None else weights) * (public.most / number)
-            beta = self._minimiser(records, weights, sizes, regularization, noise, distance / 4).beta
+        def minimise(records: Records, noise: NDArray = none) -> NDArray[np.float64]:
+            weights = self._weights(records.sizes) if self.class_weight == "balanced" else public.weights
+            if (number := records.sizes.sum()) > public.most:
+                weights = (np.ones(len(self.classes)) if weights is None else weights) * (public.most / number)
+            beta = self._minimiser(records, weights, regularization, noise, distance / 4)
             length = np.linalg.norm(beta)
             return beta * (reach / length) if length > reach else beta
 
         return distance, minimise
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise in the objective, weighted by class or not.
 
@@ -365,8 +324,8 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         `noise_scale_` instead.
     total_regularization_ : float
         lambda + Delta.
-    epsilon_noise_, epsilon_jacobian_, epsilon_solver_ : float
-        How epsilon is split between the noise, the Jacobian determinant and the solver.
+    epsilon_solver_ : float
+        The solver's part of epsilon; the noise and the Jacobian determinant have the rest.
     offset_ : float or ndarray (K,)
         As in `ERMClassifier`, from noisy counts of at least one record.
     class_weight_ : ndarray (K,)
@@ -400,46 +359,24 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         "blocks": optional(any_value),  # with the number of features, in `_check_parameters`
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        tol=1e-3,
-        delta=0.0,
-        raise_regularization=True,
-        *,
-        loss="logistic",
-        h=0.5,
-        intercept_scaling=1.0,
-        rows="clip",
-        noise="auto",
-        blocks=None,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
-        self.tol = tol
-        self.raise_regularization = raise_regularization
-        self.loss = loss
-        self.h = h
-        self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.noise = noise
-        self.blocks = blocks
+    raise_regularization: bool = True
+    intercept_scaling: float = 1.0
+    rows: str = "clip"
+    noise: str = "auto"
+    blocks: Sequence[Sequence[int]] | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.noise != "auto" and (self.noise == "gaussian") != (self.delta > 0):
             needed = "above 0" if self.noise == "gaussian" else "0"
             raise ValueError(f"delta must be {needed} with noise={self.noise!r}, got {self.delta!r}")
-        if self.noise == "cube" and self.bounds is None:
-            raise ValueError("bounds must be given with noise='cube', got None")
-        if self.blocks is None:
-            return
         if self.bounds is None:
-            raise ValueError("bounds must be given with blocks, got None")
-        check_blocks(self.blocks, len(check_bounds(self.bounds)))
-        if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
-            raise ValueError("blocks must be None with noise='cube' for more than two classes or without an intercept")
+            if self.noise == "cube" or self.blocks is not None:
+                raise ValueError("bounds must be given with noise='cube' and with blocks, got None")
+        elif self.blocks is not None:
+            check_blocks(self.blocks, len(check_bounds(self.bounds)))
+            if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
+                raise ValueError("blocks must be None with noise='cube' for more than two classes or no intercept")
 
     def _polytope(self) -> RowPolytope:
         """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
@@ -458,52 +395,45 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         noise_epsilon = epsilon - solver
         # Gaussian noise: the theorem multiplies delta by e^{r rho}.
         delta = self.delta * math.exp(-solver / 2)
-        constants = self._constants(noise_epsilon, delta, public.divisor, public.width, public.weighting)
-        total = constants.total_regularization
-        self._check_condition(total)
+        noise, total, proved, source = self._constants(noise_epsilon, delta, public)
         # Gamma and normal laws exceed these lengths of noise with probability e^-50.
         if delta > 0:
-            self.noise_scale_ = constants.noise
-            law = Law("gaussian", constants.noise, size)
-            longest_noise = (math.sqrt(size) + 10) * constants.noise
+            self.noise_scale_ = noise
+            law = Law("gaussian", noise, size)
+            longest_noise = (math.sqrt(size) + 10) * noise
         else:
             in_cube = self.noise == "cube"
-            self.noise_rate_ = constants.noise * self.radius if in_cube else constants.noise
+            self.noise_rate_ = noise * self.radius if in_cube else noise
             law = Law("body" if in_cube else "ball", self.noise_rate_, size, self._polytope() if in_cube else None)
-            longest_noise = (size + 10 * math.sqrt(size) + 50) / constants.noise
+            longest_noise = (size + 10 * math.sqrt(size) + 50) / noise
         distance, minimise = self._within(ledger, public, total, longest_noise, self.tol * _BLUR / (2 * self.radius))
         # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
-        kept = constants.epsilon <= noise_epsilon * (1 + 1e-9)
-        exact = ApproximateDpEvent(noise_epsilon if kept else constants.epsilon, delta)
+        kept = proved <= noise_epsilon * (1 + 1e-9)
+        exact = ApproximateDpEvent(noise_epsilon if kept else proved, delta)
         self._store(ledger.minimum(minimise, law, exact, distance, solver))
-        self.total_regularization_ = total
-        self.epsilon_noise_, self.epsilon_jacobian_ = constants.epsilon_noise, constants.epsilon_jacobian
-        self.epsilon_solver_ = solver
-        return Claim(exact.epsilon + solver, constants.source)
+        self.total_regularization_, self.epsilon_solver_ = total, solver
+        return Claim(exact.epsilon + solver, source)
 
-    def _constants(self, epsilon, delta, n_records, dimension, weighting) -> Constants:
-        """Noise and regularisation for exact minimisers, from public numbers alone; for subclasses to replace."""
-        loss = self._loss()
+    def _constants(self, epsilon: float, delta: float, public: Public) -> tuple[float, float, float, str]:
+        """Rate of the noise norm (with `delta` the standard deviation), total regularisation, the epsilon that is
+        proved with them for exact minimisers, and where; for subclasses to replace."""
         problem: dict[str, Any] = {
             "epsilon": epsilon,
-            "n_records": n_records,
+            "n_records": public.divisor,
             "regularization": self.regularization,
             "radius": self.radius,
-            "loss": loss,
-            "weighting": weighting,
+            "loss": self._loss(),
+            "weighting": public.weighting,
             "raise_regularization": self.raise_regularization,
         }
         source = "objective perturbation with the constants of helpers.erm.calibrate"
-        if delta == 0:
-            rate, total = calibrate(**problem)
-            spent = min(weighting.mass * loss.steepness * self.radius * rate, epsilon)
-            if self.noise == "cube":
-                source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
-            return Constants(rate, total, epsilon, spent, epsilon - spent, source)
-        # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
-        scale, total = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
-        jacobian = gaussian_jacobian_cost(epsilon, self.radius**2 / (n_records * total), loss, weighting)
-        return Constants(scale, total, epsilon, epsilon - jacobian, jacobian, f"{source}, Gaussian noise")
+        if delta > 0:
+            # A softmax record pulls in one of K - 1 directions, which one depends on the output: a share of delta each.
+            found = calibrate_gaussian(delta=delta / (len(self.classes) - 1), **problem)
+            return *found, epsilon, f"{source}, Gaussian noise"
+        if self.noise == "cube":
+            source = f"{source}, noise in the norm of the rows' polytope (helpers.erm.norms)"
+        return *calibrate(**problem), epsilon, source
 
 
 class OutputPerturbationClassifier(PerturbationClassifier):
@@ -551,22 +481,6 @@ class_weight, bounds, counts_share, prior
     1.998
     """
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        regularization=1e-3,
-        tol=1e-3,
-        delta=0.0,
-        *,
-        loss="logistic",
-        h=0.5,
-        **shared,
-    ):
-        super().__init__(epsilon=epsilon, regularization=regularization, delta=delta, **shared)
-        self.tol = tol
-        self.loss = loss
-        self.h = h
-
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         regularization = float(self.regularization)
         move = largest_move(
@@ -578,19 +492,14 @@ class_weight, bounds, counts_share, prior
         )
         wanted = self.tol * move / (2 * (1 - self.tol))
         distance, minimise = self._within(ledger, public, regularization, 0.0, wanted)
-        none = np.zeros((len(self.classes) - 1) * public.width)
-
-        def minimiser(records):
-            return minimise(records, none)
-
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
         sensitivity = move + 2 * distance
         if self.delta > 0:
             multiplier = gaussian_multiplier(epsilon, self.delta)
             self.noise_scale_, self.epsilon_solver_ = sensitivity * multiplier, 0.0
-            self._store(ledger.gaussian(minimiser, sensitivity, multiplier))
+            self._store(ledger.gaussian(minimise, sensitivity, multiplier))
             return Claim(epsilon, f"{source}, Gaussian noise")
         self.noise_rate_ = epsilon / sensitivity
         self.epsilon_solver_ = 2 * distance * self.noise_rate_
-        self._store(ledger.k_norm(minimiser, sensitivity, epsilon))
+        self._store(ledger.k_norm(minimise, sensitivity, epsilon))
         return Claim(epsilon, source)
