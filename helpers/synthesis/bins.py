@@ -62,7 +62,7 @@ def noisy_domain(
         warnings.warn(
             f"all numbers of {', '.join(unseen)} drown in noise, so that [-1, 1] is taken for their range: "
             "declare a domain, or spend more on the bins",
-            stacklevel=4,
+            stacklevel=3,
         )
     fine = [np.linspace(*(found or (-1.0, 1.0)), _FINE + 1) for found in ranges]
     attributes = [
