@@ -13,10 +13,10 @@ from synthesis_data import ledgers
 
 from helpers.data.domain import Attribute, Domain
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, event_epsilon, gaussian_mu, zcdp_budget
-from helpers.synthesis import MST, Measurement
+from helpers.synthesis import MST
 from helpers.synthesis import curator as curator_module
 from helpers.synthesis import mst as mst_module
-from helpers.synthesis.curator import Curator
+from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mst import fit_tree
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])

@@ -27,7 +27,6 @@ from helpers.privacy import (
     ApproximateDpEvent,
     Ledger,
     PrivateMixin,
-    check_random_state,
     zcdp_budget,
 )
 from helpers.synthesis.bins import noisy_domain
@@ -95,9 +94,8 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         curator = Curator(coded, domain.sizes, self._pure)
         with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
             model = self._fit_model(curator, domain.sizes, budget)
-        known = "set of labels public"
-        if self.domain is not None:
-            known = f"domain public (bins, categories, set of labels): {domain.basis}"
+        public = f"domain public (bins, categories, set of labels): {domain.basis}"
+        known = "set of labels public" if self.domain is None else public
         bound = None  # the bill is the same for all answers
         if self._is_adaptive():
             bound = ApproximateDpEvent(total, 0.0) if self._pure else ZCDpEvent(total)
@@ -132,7 +130,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         check_integer("n", n, low=0)
         if label is not None:
             check_choice("label", label, self.domain_.classes)
-        rng = np.random.default_rng(check_random_state(random_state))
+        rng = np.random.default_rng(random_state)
         given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
         return self.domain_.decode(self.model_.sample(n, rng, given), rng)
 
@@ -183,7 +181,7 @@ class ZcdpSynthesizer(Synthesizer):
 class MixtureSynthesizer(ZcdpSynthesizer):
     """Base of those that fit a `ProductMixture` to what they measure."""
 
-    _allowed: ClassVar[dict] = {"k": integer(low=1), "n_components": integer(low=2), "max_iters": integer(low=0)}
+    _allowed: ClassVar[dict] = {"k": integer(low=1), "n_components": integer(low=1), "max_iters": integer(low=0)}
 
     def __init__(self, epsilon=1.0, delta=1e-5, k=3, n_components=128, max_iters=100, **shared):
         super().__init__(epsilon=epsilon, delta=delta, **shared)

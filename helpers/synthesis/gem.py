@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from helpers.checks import choice, integer, optional, real
+from helpers.checks import check_integer, choice, integer, optional, real
 from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Measurement
@@ -56,7 +56,7 @@ class GEM(MixtureSynthesizer):
         mixture's logits and those of its weights; several times faster, and a rare class is described as finely as
         the others.
     n_components : int
-        Products in the mixture, at least 2.
+        Products in the mixture; at least 2 for "network".
     loss_p : {1, 2}
         Power of a cell's error in the loss.
     lr : float, optional
@@ -159,6 +159,11 @@ class GEM(MixtureSynthesizer):
         self.ema_weights_beta = ema_weights_beta
         self.embedding_dim = embedding_dim
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.parameterization == "network":
+            check_integer("n_components", self.n_components, low=2)  # batch normalisation of one is undefined
+
     def _is_adaptive(self) -> bool:
         return False
 
@@ -188,13 +193,9 @@ class GEM(MixtureSynthesizer):
             targets.append(Target(measured.attributes, shares.astype(np.float32)))
             error = float(np.abs(shares - expected[chosen] / n_records).max())
             mean_error = error if mean_error is None else _EMA_ERROR * mean_error + (1 - _EMA_ERROR) * error
-            fit.improve(
-                targets,
-                n_steps=self.max_iters,
-                rate=first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2,
-                batch_size=_BATCH,
-                loss=Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error),
-            )
+            loss = Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error)
+            rate = first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2
+            fit.improve(targets, n_steps=self.max_iters, rate=rate, batch_size=_BATCH, loss=loss)
             if 2 * (turn + 1) > self.T:  # over the second half of the rounds, parameters are averaged
                 state = fit.state()
                 mean_state = state if mean_state is None else beta * mean_state + (1 - beta) * state

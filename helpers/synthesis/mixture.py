@@ -103,11 +103,10 @@ class Loss(NamedTuple):
 def loss_gradient(mixture: ProductMixture, targets: Sequence[Target], loss: Loss) -> list[NDArray]:
     """Derivatives of the loss by the mixture's tables, arrays (size, K), and last by its weights (K,)."""
     lefts = [mixture.joint(target.attributes[:-1]) for target in targets]
-    errors = []
-    for target, left in zip(targets, lefts, strict=True):
-        error = left @ mixture.tables[target.attributes[-1]].T
-        error -= target.shares.reshape(error.shape)
-        errors.append(error)
+    errors = [
+        left @ mixture.tables[target.attributes[-1]].T - target.shares.reshape(len(left), -1)
+        for target, left in zip(targets, lefts, strict=True)
+    ]
     gradients = [np.zeros_like(part) for part in (*mixture.tables, mixture.weights)]
     for target, left, slope in zip(targets, lefts, loss.slope(errors), strict=True):
         *others, last = target.attributes

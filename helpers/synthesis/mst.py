@@ -73,32 +73,23 @@ class MST(ZcdpSynthesizer):
         each = third / (len(sizes) if self.neighbouring is REPLACE_ONE else len(sizes) + 1)
         n_records = curator.total(each)
         singles = [curator.measure((j,), each) for j in range(len(sizes))]
-        edges, spent = self._choose_tree(curator, singles, n_records, third)
-        pairs = [curator.measure(edge, (budget - third - spent) / len(edges)) for edge in edges]
+        shares = [conditional_table(measured.counts) for measured in singles]
+        part_of = list(range(len(sizes)))  # of the forest so far, by attribute
+        edges: list[Attributes] = []
+        left, candidates = budget - third, self._workload(len(sizes))
+        while len(candidates) > len(set(part_of)) - 1:  # not all of them are needed
+            expected = [n_records * np.outer(shares[i], shares[j]) for i, j in candidates]
+            i, j = candidates[curator.choose_farthest(candidates, expected, third / (len(sizes) - 1))]
+            edges.append((i, j))
+            left -= third / (len(sizes) - 1)
+            part_of = [part_of[i] if part == part_of[j] else part for part in part_of]
+            candidates = [(a, b) for a, b in candidates if part_of[a] != part_of[b]]
+        edges += candidates
+        pairs = [curator.measure(edge, left / len(edges)) for edge in edges]
         network = _rooted(edges, len(sizes) - 1)
         tables = fit_tree(network, [*singles, *pairs], n_records, _STEPS)
         model = BayesianNetwork(network, tables)
         return {"model_": model, "n_records_": n_records, "measurements_": [*singles, *pairs]}
-
-    def _choose_tree(
-        self, curator: Curator, singles: Sequence[Measurement], n_records: float, budget: float
-    ) -> tuple[list[Attributes], float]:
-        """Edges of a spanning tree, and what choosing them has cost."""
-        shares = [conditional_table(measured.counts) for measured in singles]
-        part_of = list(range(len(singles)))  # of the forest so far, by attribute
-        edges: list[Attributes] = []
-        spent, each = 0.0, budget / (len(singles) - 1)
-        candidates = self._workload(len(shares))
-        while candidates:
-            if len(candidates) == len(set(part_of)) - 1:  # all of them are needed
-                return edges + candidates, spent
-            expected = [n_records * np.outer(shares[i], shares[j]) for i, j in candidates]
-            i, j = candidates[curator.choose_farthest(candidates, expected, each)]
-            edges.append((i, j))
-            spent += each
-            part_of = [part_of[i] if part == part_of[j] else part for part in part_of]
-            candidates = [(a, b) for a, b in candidates if part_of[a] != part_of[b]]
-        return edges, spent
 
     def _total_budget(self) -> float:
         if self.workload == "label":  # rho of one Gaussian mechanism is mu^2 / 2
@@ -166,9 +157,7 @@ def fit_tree(
     return tables
 
 
-def _law(
-    network: Sequence[Edge], logits: Sequence[NDArray]
-) -> tuple[list[NDArray[np.float64]], dict[Attributes, NDArray[np.float64]]]:
+def _law(network: Sequence[Edge], logits: Sequence[NDArray]) -> tuple[list[NDArray], dict[Attributes, NDArray]]:
     """Tables of each attribute given its parent; marginals of every attribute, and of every edge in either order."""
     into = {child: 0.0 for child, _ in network}
     tables = []

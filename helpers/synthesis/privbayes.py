@@ -154,7 +154,15 @@ class PrivBayes(Synthesizer):
         n = curator.ledger.n_records()
         limit = n * (budget - for_structure) / (2 * len(sizes) * _USEFULNESS)
         network, spent = self._choose_network(curator, sizes, for_structure, n, min(limit, LARGEST_MARGINAL))
-        return {"model_": BayesianNetwork(network, self._measure_tables(curator, network, budget - spent))}
+        needed = [tuple(sorted((child, *parents))) for child, parents in network]
+        largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
+        noisy = [curator.measure(attributes, (budget - spent) / len(largest)) for attributes in largest]
+        tables = []
+        for child, parents in network:
+            wanted = (*parents, child)
+            source = next(measured for measured in noisy if set(wanted) <= set(measured.attributes))
+            tables.append(conditional_table(_marginal(source.counts, source.attributes, wanted)))
+        return {"model_": BayesianNetwork(network, tables)}
 
     def _choose_network(
         self, curator: Curator, sizes: tuple[int, ...], budget: float, n: int, limit: float
@@ -186,17 +194,6 @@ class PrivBayes(Synthesizer):
             network.append(edges[choice])
             spent += budget / label
         return tuple(network), spent
-
-    def _measure_tables(self, curator: Curator, network: tuple[Edge, ...], budget: float) -> list[NDArray]:
-        needed = [tuple(sorted((child, *parents))) for child, parents in network]
-        largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
-        noisy = [curator.measure(attributes, budget / len(largest)) for attributes in largest]
-        tables = []
-        for child, parents in network:
-            wanted = (*parents, child)
-            source = next(measured for measured in noisy if set(wanted) <= set(measured.attributes))
-            tables.append(conditional_table(_marginal(source.counts, source.attributes, wanted)))
-        return tables
 
 
 def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: int, limit: float) -> list[Attributes]:
