@@ -60,14 +60,14 @@ def noisy_domain(
     ranges = []
     for measured in histograms([_COARSE] * d):
         occupied = np.flatnonzero(measured.counts > _CLEAR * measured.scale)
-        ranges.append((_COARSE[occupied[0]], _COARSE[occupied[-1] + 1]) if occupied.size else None)
+        ranges.append(_COARSE[[occupied[0], occupied[-1] + 1]].tolist() if occupied.size else None)
     if unseen := [f"x{j + 1}" for j, found in enumerate(ranges) if found is None]:
         warnings.warn(
             f"all numbers of {', '.join(unseen)} drown in noise, so that [-1, 1] is taken for their range: "
             "declare a domain, or spend more on the bins",
             stacklevel=3,
         )
-    fine = [np.linspace(*(found or (-1.0, 1.0)), _FINE + 1) for found in ranges]
+    fine = [np.linspace(*(found or [-1.0, 1.0]), num=_FINE + 1) for found in ranges]
     attributes = [
         Attribute(f"x{j + 1}", "real", (j,), _equal_mass(ends, measured.counts, n_bins))
         for j, (ends, measured) in enumerate(zip(fine, histograms(fine), strict=True))

@@ -81,7 +81,8 @@ class Curator:
         `scores` makes them from a function that gives the exact counts of a marginal; one record moves each by at most
         `sensitivity`.
         """
-        return self._counts.choose(scores, sensitivity, **{"epsilon" if self._pure else "rho": budget})
+        epsilon, rho = (budget, None) if self._pure else (None, budget)
+        return self._counts.choose(scores, sensitivity, epsilon=epsilon, rho=rho)
 
     def choose_worst(self, candidates: Sequence[Attributes], expected: Sequence[NDArray], budget: float) -> int:
         """Position of a candidate whose counts are far from the expected ones in their worst cell.

@@ -182,7 +182,8 @@ class GEM(MixtureSynthesizer):
         first_rate = _RATES[self.parameterization] if self.lr is None else self.lr
         beta = self.ema_weights_beta
         measurements: list[Measurement] = []
-        targets, mean_error, mean_state = [], None, None
+        targets, mean_error = [], None
+        mean_state: Any = None
         for turn in range(self.T):
             mixture = fit.mixture()
             expected = [n_records * mixture.marginal(attributes) for attributes in workload]
