@@ -629,7 +629,7 @@ def test_choices_are_unrelated_on_neighbouring_data():
 def test_bad_options_are_refused_before_the_data(options, message):
     for method in ("fit", "fit_resample"):
         with pytest.raises(ValueError, match=message):
-            getattr(StableSMOTE(**options), method)(None, None)
+            getattr(StableSMOTE(**{"n_minority": 10} | options), method)(None, None)
 
 
 def test_features_must_be_numbers():

@@ -67,7 +67,7 @@ def noisy_domain(
             "declare a domain, or spend more on the bins",
             stacklevel=3,
         )
-    fine = [np.linspace(*(found or [-1.0, 1.0]), num=_FINE + 1) for found in ranges]
+    fine = [np.linspace(low, high, _FINE + 1) for low, high in (found or (-1.0, 1.0) for found in ranges)]
     attributes = [
         Attribute(f"x{j + 1}", "real", (j,), _equal_mass(ends, measured.counts, n_bins))
         for j, (ends, measured) in enumerate(zip(fine, histograms(fine), strict=True))
