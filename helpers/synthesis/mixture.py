@@ -164,10 +164,10 @@ class MixtureFit:
 
     def __init__(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator):
         self._ends, self._rng = np.cumsum(sizes), rng
-        self._begin(n_components, sizes)
+        self._begin(n_components, sizes, rng)
 
-    def _begin(self, n_components: int, sizes: Sequence[int]) -> None:
-        logits, n_classes = self._rng.normal(size=(n_components, sum(sizes) + 1)), sizes[-1]
+    def _begin(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator) -> None:
+        logits, n_classes = rng.normal(size=(n_components, sum(sizes) + 1)), sizes[-1]
         logits[:, -1] = 0.0
         logits[:, -1 - n_classes : -1] = _OWN_LABEL * np.eye(n_classes)[np.arange(n_components) % n_classes]
         self._values = np.ascontiguousarray(logits.T, dtype=np.float32)

@@ -67,12 +67,12 @@ class NetworkFit(MixtureFit):
         self._embedding_dim = embedding_dim
         super().__init__(n_components, sizes, rng)
 
-    def _begin(self, n_components: int, sizes: Sequence[int]) -> None:
+    def _begin(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator) -> None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        noise = self._rng.normal(size=(n_components, self._embedding_dim))
+        noise = rng.normal(size=(n_components, self._embedding_dim))
         self._inputs = torch.tensor(noise, dtype=torch.float32, device=device)
         with torch.random.fork_rng():  # PyTorch's global generator stays as it is
-            torch.manual_seed(int(self._rng.integers(2**63)))
+            torch.manual_seed(int(rng.integers(2**63)))
             self._network = _Residual(self._embedding_dim, sum(sizes)).to(device)
         self._adam = torch.optim.Adam(self._network.parameters(), fused=True)
         self._outputs: Tensor  # of the latest `_logits`
