@@ -112,7 +112,7 @@ def published_sizes(fits: Fits, seeds: int, rounds: int) -> None:
             }
 
         for seed in range(seeds):
-            what = f"{rounds} rounds of {PAPER['max_iters']} steps"
+            what = f"{rounds} rounds of {GEM(**PAPER).max_iters} steps"
             fits.add(what, "abalone", name, seed, lambda seed=seed, measure=measure: measure(seed))
 
 

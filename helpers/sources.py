@@ -73,6 +73,8 @@ def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) 
     reached = definitions(texts)
     for name, reached_in in reached.items():
         digests = [f"{one} {_definition_digest(*_source(name), one)}" for one in sorted(reached_in)]
+        if (table := paths.ROOT.joinpath(*name.split(".")).with_suffix(".csv")).is_file():  # which the module reads
+            digests.append(f"{table.name} {digest(table.read_bytes())}")
         if kept := [entry for entry in digests if not entry.endswith(" ")]:
             found[name] = digest("\n".join(kept))
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked

@@ -23,7 +23,7 @@ _NEEDED = {
     "param_grid": lambda: {"regularization": [0.05, 0.5]},
     "multiplicity": lambda: 2,
 }
-_REQUIRED = _NEEDED | {"n_new": lambda: 4}
+_REQUIRED = _NEEDED | {"n_new": lambda: 4, "n_minority": lambda: 12}
 # and where the default is slower than a test wants.
 _QUICK = {"n_frequencies": 4, "n_estimators": 3, "n_steps": 5, "sweeps": 5, "epochs": 1}
 _QUICK |= {"n_samples": 40, "T": 2, "max_iters": 2, "n_components": 4}

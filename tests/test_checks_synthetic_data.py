@@ -11,7 +11,7 @@ from checks import synthetic_data as printed
 from checks.finite import hockey_stick
 from checks.wrapped_budget import wrapped_epsilon
 from helpers.privacy import REPLACE_ONE, event_epsilon, zcdp_budget
-from helpers.synthesis import PAPER
+from helpers.synthesis import GEM, PAPER
 
 
 @pytest.mark.parametrize(("nominal", "true"), [(0.05, 1.57), (0.1, 3.39), (0.5, 23.7), (1.0, 62.0)])
@@ -24,16 +24,16 @@ def test_the_wrapped_budget_is_that_of_its_events():
     from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
     from dp_accounting.dp_event import ZCDpEvent
 
-    alpha, e = PAPER["alpha"], 0.5
+    alpha, e = GEM(**PAPER).alpha, 0.5
     each = ComposedDpEvent([ZCDpEvent((2 * alpha * e) ** 2 / 8), GaussianDpEvent(1 / ((1 - alpha) * e))])
-    event = SelfComposedDpEvent(each, PAPER["T"])
+    event = SelfComposedDpEvent(each, GEM(**PAPER).T)
     assert event_epsilon(event, 1e-5, REPLACE_ONE, method="rdp") == pytest.approx(wrapped_epsilon(e))
 
 
 def test_the_printed_loss_is_not_that_of_the_table():
     shares, answers = np.array([0.1, 0.4]), np.array([0.3, 0.35])
     assert printed.gem_loss(shares, answers) == pytest.approx(0.25)
-    assert printed.gem_loss(shares, answers, PAPER["loss_p"]) == pytest.approx(0.0425)
+    assert printed.gem_loss(shares, answers, GEM(**PAPER).loss_p) == pytest.approx(0.0425)
 
 
 def test_the_mixture_s_best_area_is_that_of_a_simulation():

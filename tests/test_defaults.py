@@ -164,7 +164,6 @@ DEFAULTS = {
     "DeterministicOversampler": {"multiplicity": None, "n_new": None, "minority": 1},
     "StableSMOTE": {
         "k": 5,
-        "n_minority": None,
         "bases": "cyclic",
         "neighbouring": REPLACE_ONE,
         "minority": 1,

@@ -60,7 +60,8 @@ def test_seeds_do_not_leave_with_a_fitted_object_and_are_told():
     assert pickle.loads(pickle.dumps(model)).random_state is None
     again = clone(model).fit(*records())
     assert all(
-        np.array_equal(a, b) for a, b in zip(again.synthesizer_.tables_, model.synthesizer_.tables_, strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(again.synthesizer_.model_.tables, model.synthesizer_.model_.tables, strict=True)
     )
     fresh = BalancedSynthesizer(PrivBayes(1.0, domain=DOMAIN), n_samples=60).fit(*records())
     assert SEED_SECRET not in fresh.guarantee_.assumes

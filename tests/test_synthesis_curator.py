@@ -32,7 +32,7 @@ def made(codes, neighbouring=REPLACE_ONE, seed=0, sizes=SIZES, pure=False):
 
 
 def exact(curator, attributes):
-    return curator._tables._held.counts(attributes)
+    return curator._counts._held(attributes)
 
 
 def data_sets(n):
@@ -91,7 +91,7 @@ def farthest(curator):
     candidates = [(0,), (1,), (0, 1)]
     # A record that leaves a cell with too few for one with too many takes both further away.
     expected = [np.ones(2), np.ones(3), np.array([[0.0, 10.0, 0.0], [10.0, 0.0, 10.0]])]
-    return curator.choose_farthest(candidates, expected, np.array([0.3, 1.0, 2.0]), np.array([0.5, 0.1, 30.0]), 0.3)
+    return curator.choose_farthest(candidates, expected, 0.3, np.array([0.3, 1.0, 2.0]), np.array([0.5, 0.1, 30.0]))
 
 
 @pytest.mark.parametrize("neighbouring", RELATIONS)

@@ -90,7 +90,7 @@ def test_gem_learns_the_joint_distribution_when_noise_is_small(parameterization)
     codes = BITS.encode(X, y)
     for attributes in itertools.combinations(range(4), 3):
         exact = np.bincount(np.ravel_multi_index(codes[:, list(attributes)].T, (2, 2, 2)), minlength=8) / len(X)
-        assert np.abs(gem.mixture_.marginal(attributes).ravel() - exact).sum() / 2 < 0.05
+        assert np.abs(gem.model_.marginal(attributes).ravel() - exact).sum() / 2 < 0.05
     made, labels = gem.sample(4000, label=1, random_state=0)
     assert (labels == 1).all()
     assert made[:, 2].mean() == pytest.approx(X[y == 1, 2].mean(), abs=0.06)
@@ -135,8 +135,9 @@ def test_the_audit_would_see_too_little_noise(monkeypatch):
 def test_the_paper_s_parameters_are_those_of_its_table():
     with (paths.ROOT / "reference/tables/dpci_table12_gem_hyperparameters.csv").open() as file:
         printed = {row["row_label"]: float(row["mean"]) for row in csv.DictReader(file)}
-    assert printed == {name: float(PAPER[name]) for name in printed}
-    assert GEM(**PAPER).get_params()["parameterization"] == "network"
+    found = GEM(**PAPER).get_params()
+    assert printed == {name: float(found[name]) for name in printed}
+    assert found["parameterization"] == "network"
     assert PAPER["workload"] == "all"
     assert PAPER["n_components"] == 1000  # of the published code
 
@@ -147,7 +148,7 @@ def test_the_network_s_noise_comes_from_the_caller_alone():
     torch.manual_seed(0)
     state = torch.get_rng_state()
     network = {"parameterization": "network", "embedding_dim": 8, **QUICK[GEM]}
-    tables = [GEM(1.0, domain=BITS, random_state=3, **network).fit(*bits()).tables_[0] for _ in range(2)]
+    tables = [GEM(1.0, domain=BITS, random_state=3, **network).fit(*bits()).model_.tables[0] for _ in range(2)]
     assert np.array_equal(*tables)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -243,15 +244,20 @@ def test_a_second_fit_that_breaks_off_leaves_nothing(monkeypatch, model):
     model = clone(model).set_params(domain=BITS).fit(*bits())
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert "guarantee_" in fitted
-    measure, calls = curator_module._Tables.counts, []
+    counter, calls = curator_module._counter, []
 
-    def broken(self, attributes):
-        calls.append(attributes)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return measure(self, attributes)
+    def broken(codes, sizes):
+        counts = counter(codes, sizes)
 
-    monkeypatch.setattr(curator_module._Tables, "counts", broken)
+        def counted(attributes):
+            calls.append(attributes)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return counts(attributes)
+
+        return counted
+
+    monkeypatch.setattr(curator_module, "_counter", broken)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(epsilon=50.0).fit(*bits())
     assert {name for name in vars(model) if name.endswith("_")} <= {"n_features_in_"}

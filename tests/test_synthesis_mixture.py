@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, ProductMixture, Target, loss_gradient
+from helpers.synthesis.mixture import Loss, MixtureFit, ProductMixture, Target, loss_gradient
 
 SIZES = (2, 3, 4, 2)
 
 
 def tables(seed=0, k=5, dtype=float):
     rng = np.random.default_rng(seed)
-    return [rng.dirichlet(np.ones(size), k).astype(dtype) for size in SIZES]
+    return [rng.dirichlet(np.ones(size), k).astype(dtype).T for size in SIZES]
 
 
 WEIGHTS = np.array([0.1, 0.3, 0.2, 0.05, 0.35])
@@ -23,23 +23,16 @@ def joint(mixture):
     """Probability of every record, by going through them."""
     cells = np.zeros(SIZES)
     for codes in itertools.product(*map(range, SIZES)):
-        within = np.prod([t[:, c] for t, c in zip(mixture.tables, codes, strict=True)], axis=0)
+        within = np.prod([t[c] for t, c in zip(mixture.tables, codes, strict=True)], axis=0)
         cells[codes] = mixture.weights @ within
     return cells
 
 
-@pytest.mark.parametrize("attributes", [(), (1,), (0, 3), (0, 1, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("attributes", [(1,), (0, 3), (0, 1, 2), (0, 1, 2, 3)])
 def test_marginals_are_sums_over_the_joint_distribution(attributes):
     mixture = ProductMixture(tables(), WEIGHTS)
     others = tuple(j for j in range(4) if j not in attributes)
     assert np.allclose(mixture.marginal(attributes), joint(mixture).sum(axis=others))
-
-
-def test_a_workload_is_its_marginals_one_by_one():
-    mixture = ProductMixture(tables())
-    workload = [*itertools.combinations(range(4), 3), (0,), (), (1, 3)]
-    for attributes, table in zip(workload, mixture.marginals(workload), strict=True):
-        assert np.allclose(table, mixture.marginal(attributes))
 
 
 @pytest.mark.parametrize("given", [{}, {3: 1}, {0: 1, 2: 0}])
@@ -60,7 +53,7 @@ def test_sampling_is_exact_under_any_condition(given):
 
 
 def test_a_condition_of_probability_zero_is_no_error():
-    mixture = ProductMixture([np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]])])
+    mixture = ProductMixture([np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]])])
     assert (mixture.sample(10, np.random.default_rng(0), {0: 1})[:, 0] == 1).all()
 
 
@@ -76,7 +69,7 @@ def test_gradients_are_finite_differences(p, attributes):
         return sum(t.weight * np.sum(np.abs(mixture.marginal(t.attributes) - t.shares) ** p) for t in targets)
 
     gradients = loss_gradient(ProductMixture(base[:-1], base[-1]), targets, Loss(p))
-    places = [*itertools.product(range(4), [(0, 0), (3, 1)]), (4, 0), (4, 3)]
+    places = [*itertools.product(range(4), [(0, 0), (1, 3)]), (4, 0), (4, 3)]
     for j, place in places:
         up, down = ([table.copy() for table in base] for _ in range(2))
         up[j][place] += step
@@ -93,10 +86,14 @@ def test_only_the_largest_errors_count_if_so_many_are_asked_for():
     assert [k.ravel().tolist() for k in Loss(2).slope(errors)] == [[1.0, -0.2], [-0.8, 0.1]]
 
 
-def networks():
-    from helpers.synthesis.network import GeneratorNetwork
+def network_fit():
+    from helpers.synthesis.network import NetworkFit
 
-    return GeneratorNetwork(32, sum(SIZES), 8, np.random.default_rng(0))
+    return NetworkFit(8, 32, SIZES, np.random.default_rng(0))
+
+
+def direct_fit(n_components=32):
+    return MixtureFit(n_components, SIZES, np.random.default_rng(0))
 
 
 def test_every_layer_of_the_network_sees_the_layers_before_it_and_the_noise():
@@ -104,34 +101,32 @@ def test_every_layer_of_the_network_sees_the_layers_before_it_and_the_noise():
 
     def settings():
         backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-        return torch.get_num_threads(), *(backend.fp32_precision for backend in backends)
+        precisions = [backend.fp32_precision for backend in backends]
+        return torch.get_num_threads(), precisions, torch.random.get_rng_state().tolist()
 
-    found, network = settings(), networks()
-    inner, hidden = network._network, network._inputs.numpy().T
-    starts = np.cumsum([0, *inner.sizes])
-    for i, size in enumerate(inner.sizes):
-        rows = slice(starts[i], starts[i] + size)
-        links = [inner.links[i - 1].weight.detach().numpy()] if i else []
-        weights = np.hstack([*links, inner.direct.weight.detach().numpy()[rows]])
-        layer = hidden @ weights.T + inner.direct.bias.detach().numpy()[rows]
-        assert np.abs(weights).max() <= hidden.shape[1] ** -0.5
-        if i < len(inner.links):
+    found, fit = settings(), network_fit()
+    noise, hidden = fit._inputs.numpy(), np.zeros((32, 0))
+    for i, linear in enumerate(fit._network.layers):
+        weights, bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
+        layer = np.hstack([noise, hidden]) @ weights.T + bias
+        assert np.abs(weights).max() <= (noise.shape[1] + hidden.shape[1]) ** -0.5
+        if i < len(fit._network.norms):
             layer = np.maximum((layer - layer.mean(axis=0)) / np.sqrt(layer.var(axis=0) + 1e-5), 0)
             hidden = np.hstack([layer, hidden])
-    assert network.logits() == pytest.approx(layer.T, abs=0.05)  # products may be rounded to bfloat16
+    assert fit._logits() == pytest.approx(layer.T, abs=0.05)  # products may be rounded to bfloat16
     assert settings() == found
 
 
 @pytest.mark.parametrize(
     ("make", "rate"),
-    [(lambda: DirectLogits(32, sum(SIZES), 2, np.random.default_rng(0)), 0.1), (networks, 0.01)],
+    [(direct_fit, 0.1), (network_fit, 0.01)],
     ids=["direct", "network"],
 )
 def test_either_parameterisation_learns_what_a_mixture_can_be(make, rate):
     truth = ProductMixture(tables(seed=3, k=4))
     workload = list(itertools.combinations(range(4), 2))
     targets = [Target(a, truth.marginal(a).astype(np.float32)) for a in workload]
-    fit = MixtureFit(make(), SIZES, np.random.default_rng(1))
+    fit = make()
 
     def error():
         return sum(np.abs(fit.mixture().marginal(a) - truth.marginal(a)).sum() for a in workload)
@@ -139,18 +134,18 @@ def test_either_parameterisation_learns_what_a_mixture_can_be(make, rate):
     before = error()
     fit.improve(targets, n_steps=500, rate=rate, batch_size=6, loss=Loss())
     assert error() < 0.1 * before
-    state = fit.parameters.state()
+    state = fit.state()
     fit.improve(targets, n_steps=5, rate=rate, batch_size=6, loss=Loss())
     after = fit.mixture().tables[0]
-    fit.parameters.restore(state)
+    fit.restore(state)
     assert not np.allclose(fit.mixture().tables[0], after, atol=1e-9)
-    assert all(np.array_equal(a, b) for a, b in zip(fit.parameters.state(), state, strict=True))
+    assert np.array_equal(fit.state(), state)
 
 
 def test_every_label_starts_with_as_many_components_and_its_weight_makes_it_rare():
     share = np.array([0.98, 0.02], dtype=np.float32)
-    fit = MixtureFit(DirectLogits(6, sum(SIZES), 2, np.random.default_rng(0)), SIZES, np.random.default_rng(1))
-    assert fit.mixture().tables[3].argmax(axis=1).tolist() == [0, 1, 0, 1, 0, 1]
+    fit = direct_fit(6)
+    assert fit.mixture().tables[3].argmax(axis=0).tolist() == [0, 1, 0, 1, 0, 1]
     fit.improve([Target((3,), share)], n_steps=400, rate=0.1, batch_size=1, loss=Loss())
     assert fit.mixture().marginal((3,)) == pytest.approx(share, abs=2e-3)
     assert fit.mixture().weights[1::2].sum() < 0.05

@@ -13,10 +13,10 @@ from synthesis_data import ledgers
 
 from helpers.data.domain import Attribute, Domain
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, audit_estimator, event_epsilon, gaussian_mu, zcdp_budget
-from helpers.synthesis import MST, Measurement
+from helpers.synthesis import MST
 from helpers.synthesis import curator as curator_module
 from helpers.synthesis import mst as mst_module
-from helpers.synthesis.curator import Curator
+from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mst import fit_tree
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])
@@ -94,10 +94,10 @@ def test_with_little_noise_the_tree_is_the_heaviest_one():
         return np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0)) / len(y)).sum()
 
     model = MST(1e4, domain=BITS, workload="all").fit(X, y)
-    edges = {tuple(sorted((child, *parents))) for child, parents in model.network_[1:]}
+    edges = {tuple(sorted((child, *parents))) for child, parents in model.model_.edges[1:]}
     assert edges == {(2, 3), (0, 2), (0, 1)} == set(sorted(itertools.combinations(range(4), 2), key=weight)[-3:])
-    assert model.network_ == CHAIN
-    star = MST(1e4, domain=BITS).fit(X, y).network_
+    assert model.model_.edges == CHAIN
+    star = MST(1e4, domain=BITS).fit(X, y).model_.edges
     assert star == ((3, ()), (0, (3,)), (1, (3,)), (2, (3,)))
 
 
@@ -197,6 +197,4 @@ def test_too_many_cells_are_told_by_a_parameter_that_it_has(monkeypatch):
 def test_nothing_but_what_is_released_stays_on_a_fitted_object():
     model = MST(1.0, domain=BITS).fit(*bits())
     kept = {name for name in vars(model) if name.endswith("_")}
-    assert kept == {
-        *("network_", "tables_", "measurements_", "n_records_", "n_features_in_", "domain_", "classes_", "guarantee_")
-    }
+    assert kept == {*("model_", "measurements_", "n_records_", "n_features_in_", "domain_", "classes_", "guarantee_")}

@@ -113,11 +113,11 @@ def test_choices_are_billed_for_how_far_mutual_information_moves(monkeypatch):
 def test_the_network_starts_with_the_label_and_keeps_its_degree():
     for degree in (1, 2):
         model = PrivBayes(50.0, degree=degree, domain=BITS).fit(*bits())
-        assert model.network_[0] == (3, ())
-        assert sorted(child for child, _ in model.network_) == [0, 1, 2, 3]
-        assert max(len(parents) for _, parents in model.network_) == degree
+        assert model.model_.edges[0] == (3, ())
+        assert sorted(child for child, _ in model.model_.edges) == [0, 1, 2, 3]
+        assert max(len(parents) for _, parents in model.model_.edges) == degree
         placed = set()
-        for child, parents in model.network_:
+        for child, parents in model.model_.edges:
             assert set(parents) <= placed
             placed.add(child)
 
@@ -151,7 +151,7 @@ def test_what_no_choice_needs_goes_to_the_tables(monkeypatch, epsilon, n, d, why
 
 def test_tables_are_no_larger_than_the_noise_allows():
     model = PrivBayes(0.01, domain=BITS).fit(*bits(50))
-    assert all(parents == () for _, parents in model.network_)
+    assert all(parents == () for _, parents in model.model_.edges)
 
 
 def test_with_little_noise_it_finds_the_law_and_samples_it_exactly():

@@ -24,7 +24,6 @@ from helpers.checks import (
     check_real,
     choice,
     integer,
-    optional,
 )
 from helpers.privacy import (
     ADD_REMOVE,
@@ -347,9 +346,8 @@ class StableSMOTE(PrivateMixin, StableSampler):
         N >= 0, public. A number computed from the class counts would be a release of its own.
     k : int
         Neighbours, at least 1.
-    n_minority : int, optional
-        Public floor on the number of minority records, above `k`. Without it the stability is computed from their
-        private number, less one.
+    n_minority : int
+        Public floor on the number of minority records, above `k`.
     bases : {"cyclic", "random"}
         Minority record t mod n1 in row order, as in the paper, or uniform, as in imbalanced-learn.
     neighbouring : NeighboringRelation
@@ -379,7 +377,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
     Warns
     -----
     PrivacyLeakWarning
-        Without `n_minority`, and with `diagnostics`.
+        With `diagnostics`.
 
     Notes
     -----
@@ -400,7 +398,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
     _allowed: ClassVar[dict] = {
         "n_new": integer(low=0),
         "k": integer(low=1),
-        "n_minority": optional(integer(low=2)),
+        "n_minority": integer(low=2),
         "bases": choice(*BASES),
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
         "minority": any_value,
@@ -412,7 +410,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
         n_new,
         k=5,
         *,
-        n_minority=None,
+        n_minority,
         bases="cyclic",
         neighbouring=REPLACE_ONE,
         minority=1,
@@ -456,27 +454,11 @@ class StableSMOTE(PrivateMixin, StableSampler):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.n_minority is not None:
-            check_integer("k", self.k, low=1, high=self.n_minority - 1)
+        check_integer("k", self.k, low=1, high=self.n_minority - 1)
 
     def _stability(self, y: NDArray) -> ChangedRows:
-        names = ("k", "n_new", "neighbouring", "bases")
-        law: dict[str, Any] = {"d": self.n_features_in_} | {name: getattr(self, name) for name in names}
-        if self.n_minority is not None:
-            return changed_rows(n_minority=self.n_minority, **law)
-        warnings.warn(
-            "the stability depends on the private number of minority records", PrivacyLeakWarning, stacklevel=4
-        )
-        assumed = "number of minority records public (the stability was computed from it)"
-        n_members = int(np.sum(y == self.minority))
-        if n_members - 1 <= self.k:  # too few for `changed_rows`: every new row may change
-            replaced = int(self.neighbouring == REPLACE_ONE)
-            certain, assumes = self.n_new + replaced, (assumed, *_ASSUMES)
-            return ChangedRows(
-                self.neighbouring, certain=certain, inserted=1 - replaced, assumes=assumes, source=_SOURCE
-            )
-        rows = changed_rows(n_minority=n_members - 1, **law)
-        return replace(rows, assumes=(*rows.assumes, assumed))
+        law = {name: getattr(self, name) for name in ("k", "n_minority", "n_new", "neighbouring", "bases")}
+        return changed_rows(d=self.n_features_in_, **law)
 
     def _pairs(
         self, X: NDArray, members: NDArray, jitter: NDArray, rng: np.random.Generator

@@ -8,9 +8,7 @@ budget finds bins. No classifier is trained here.
 from helpers.data.domain import Attribute, Domain
 from helpers.synthesis.aim import AIM
 from helpers.synthesis.balanced import BalancedSynthesizer
-from helpers.synthesis.curator import Measurement
 from helpers.synthesis.gem import GEM, PAPER
-from helpers.synthesis.mixture import ProductMixture
 from helpers.synthesis.mst import MST
 from helpers.synthesis.privbayes import PrivBayes, mutual_information, mutual_information_sensitivity
 
@@ -22,9 +20,7 @@ __all__ = [
     "Attribute",
     "BalancedSynthesizer",
     "Domain",
-    "Measurement",
     "PrivBayes",
-    "ProductMixture",
     "mutual_information",
     "mutual_information_sensitivity",
 ]

@@ -10,12 +10,11 @@ import math
 from collections import Counter
 
 import numpy as np
-from dp_accounting.dp_event import ZCDpEvent
 
 from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Measurement
-from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Target
+from helpers.synthesis.mixture import Loss, MixtureFit, Target
 
 _ROUNDS_PER_ATTRIBUTE = 4  # 16 as published: too many for some thousand records, whose single attributes drown then
 _MEASURED = 0.9  # of a round's budget, as published: the rest pays for the choice
@@ -43,7 +42,7 @@ class AIM(MixtureSynthesizer):
 
     Attributes
     ----------
-    tables_, weights_, measurements_, domain_, classes_, n_records_, guarantee_
+    model_, measurements_, domain_, classes_, n_records_, guarantee_
         As in `GEM`.
 
     Raises
@@ -71,43 +70,39 @@ class AIM(MixtureSynthesizer):
 
     _source = "AIM (McKenna et al. 2022), in zCDP, with a mixture as model"
 
-    def __init__(self, epsilon=1.0, delta=1e-5, **shared):
-        super().__init__(epsilon=epsilon, delta=delta, **shared)
-
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
         n_records = curator.total(each)
         left -= 0.0 if self.neighbouring is REPLACE_ONE else each
         measurements: list[Measurement] = []
-        rng = curator.ledger.rng  # of the first logits and of the order of steps
-        fit = MixtureFit(DirectLogits(self.n_components, sum(sizes), sizes[-1], rng), sizes, rng)
+        fit = MixtureFit(self.n_components, sizes, curator.ledger.rng)
         for j in range(len(sizes)):
             measurements.append(curator.measure((j,), _MEASURED * each))
             left -= _MEASURED * each
         self._improve(fit, measurements, n_records, n_steps=len(sizes) * self.max_iters)
-        candidates = [
-            one for order in range(1, min(self.k, len(sizes)) + 1) for one in self._marginals(order, len(sizes))
-        ]
+        orders = range(1, min(self.k, len(sizes)) + 1)
+        candidates = [one for order in orders for one in self._workload(len(sizes), order)]
         # How much each says about the workload: the attributes that it shares with its marginals.
         shared = Counter(j for attributes in self._workload(len(sizes)) for j in attributes)
         weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
         weights /= weights.max()
         cells = np.array([math.prod(sizes[j] for j in candidate) for candidate in candidates])
-        before = [n_records * shares for shares in fit.mixture().marginals(candidates)]
         while left > 0:
             each = left if left < 2 * each else each
             left -= each
-            scale = math.sqrt((1 if self.neighbouring is not REPLACE_ONE else 2) / (2 * _MEASURED * each))
+            scale = math.sqrt((2 if self.neighbouring is REPLACE_ONE else 1) / (2 * _MEASURED * each))
             noise = math.sqrt(2 / math.pi) * scale * cells
-            chosen = curator.choose_farthest(candidates, before, weights, noise, (1 - _MEASURED) * each)
+            mixture = fit.mixture()
+            expected = [n_records * mixture.marginal(candidate) for candidate in candidates]
+            for_choice = (1 - _MEASURED) * each
+            chosen = curator.choose_farthest(candidates, expected, for_choice, weights=weights, penalties=noise)
             measurements.append(curator.measure(candidates[chosen], _MEASURED * each))
             self._improve(fit, measurements, n_records, n_steps=self.max_iters)
-            after = [n_records * shares for shares in fit.mixture().marginals(candidates)]
-            if np.abs(after[chosen] - before[chosen]).sum() <= noise[chosen]:
+            moved = n_records * fit.mixture().marginal(candidates[chosen]) - expected[chosen]
+            if np.abs(moved).sum() <= noise[chosen]:
                 each *= 4  # half the noise: at this level nothing is left to be learnt
-            before = after
         self._improve(fit, measurements, n_records, n_steps=_SETTLE * self.max_iters)
-        return self._fitted(fit, n_records, measurements)
+        return {"model_": fit.mixture(), "n_records_": n_records, "measurements_": measurements}
 
     def _improve(self, fit: MixtureFit, measurements: list[Measurement], n_records: float, n_steps: int) -> None:
         """Fit the shares, each with the weight that its noise deserves."""
@@ -117,6 +112,3 @@ class AIM(MixtureSynthesizer):
             for measured in measurements
         ]
         fit.improve(targets, n_steps=n_steps, rate=_RATE, batch_size=_BATCH, loss=Loss())
-
-    def _bound(self) -> ZCDpEvent:
-        return ZCDpEvent(self._total_budget())

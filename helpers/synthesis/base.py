@@ -10,7 +10,8 @@ from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from dp_accounting import DpEvent, NeighboringRelation
+from dp_accounting import NeighboringRelation
+from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -20,13 +21,19 @@ from threadpoolctl import threadpool_limits
 from helpers.checks import check_choice, check_integer, choice, integer, label_codes, real, validate_records
 from helpers.constructors import SharedParameters
 from helpers.data.domain import Domain, check_labels
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, PrivateMixin, check_random_state, zcdp_budget
+from helpers.privacy import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    ApproximateDpEvent,
+    Ledger,
+    PrivateMixin,
+    zcdp_budget,
+)
 from helpers.synthesis.bins import noisy_domain
-from helpers.synthesis.curator import Attributes, Curator, Measurement, check_cells
-from helpers.synthesis.mixture import MixtureFit, ProductMixture
+from helpers.synthesis.curator import Attributes, Curator, check_cells
 
 Fitted = dict[str, Any]
-"""Attributes of a fitted object by name."""
+"""Attributes of a fitted object by name; `model_`, which draws codes by `sample(n, rng, given)`, is among them."""
 _DOMAIN_SHARE = 0.1  # of the budget, for the bins where no domain is declared
 _ROUNDING = 1e-9  # of a budget: what its parts may add up to beyond it in floating point
 
@@ -41,6 +48,8 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
 
     neighbouring: NeighboringRelation = REPLACE_ONE  # where it is no parameter
     delta: float = 0.0  # likewise; pure budgets are parts of epsilon, others of rho in zero-concentrated privacy
+    workload: str = "all"  # likewise
+    k: int = 1  # likewise
     _pure: ClassVar[bool]
     _source: ClassVar[str]
     _allowed: ClassVar[dict] = {
@@ -65,40 +74,34 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """
         self._forget()
         self._check_parameters()
-        fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        dtype = np.float64 if self.domain is None else None
-        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
-        classes = self.classes if self.domain is None else self.domain.classes
-        label_codes(y, np.array(check_labels(classes)))  # refused before anything is spent
+        domain, dtype = self.domain, np.float64 if self.domain is None else None
+        X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=int(self.neighbouring is REPLACE_ONE))
         # What is too large, or not in the domain, is refused here, where nothing has been spent.
-        sizes = (self.n_bins,) * X.shape[1] + (len(classes),) if self.domain is None else self.domain.sizes
-        decisive = "k" if hasattr(self, "k") else "n_bins" if self.domain is None else "domain"
+        decisive = "k" if "k" in self._get_param_names() else "n_bins" if domain is None else "domain"
+        d, classes = X.shape[1], check_labels(self.classes) if domain is None else domain.classes
+        label_codes(y, np.array(classes))
+        sizes = (self.n_bins,) * d + (len(classes),) if domain is None else domain.sizes
         check_cells(self._workload(len(sizes)), sizes, decisive)
-        records = (X, y) if self.domain is None else self.domain.encode(X, y)
-        self.__dict__.update(self._learn(Ledger(records, self.neighbouring, self._noise_generator(X, y)), X.shape[1]))
-        return self
-
-    def _learn(self, ledger: Ledger, d: int) -> Fitted:
-        """All attributes of the fitted object, from the answers of a ledger of codes; of (X, y) without a domain."""
-        budget = self._total_budget() * (1 - _ROUNDING)
-        domain, coded = self.domain, ledger
+        records = (X, y) if domain is None else domain.encode(X, y)
+        ledger = coded = Ledger(records, self.neighbouring, self._noise_generator(X, y))
+        total = self._total_budget()
+        budget = total * (1 - _ROUNDING)
         if domain is None:
             columns, share = ledger.view(lambda records: records[0]), _DOMAIN_SHARE * budget
-            domain = noisy_domain(columns, d, self.classes, n_bins=self.n_bins, budget=share, pure=self._pure)
+            domain = noisy_domain(columns, d, classes, n_bins=self.n_bins, budget=share, pure=self._pure)
             budget -= share
             coded = ledger.view(lambda records: domain.encode(*records))
         curator = Curator(coded, domain.sizes, self._pure)
         with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
             model = self._fit_model(curator, domain.sizes, budget)
-        assumes = ["number of records public"] if self.neighbouring is REPLACE_ONE else []
-        labels = "set of labels public"
-        assumes.append(
-            labels if self.domain is None else f"domain public (bins, categories, set of labels): {domain.basis}"
-        )
-        guarantee = ledger.guarantee(
-            self.epsilon, self.delta, source=self._source, assumes=assumes, bound=self._bound()
-        )
-        return model | {"domain_": domain, "classes_": np.array(domain.classes), "guarantee_": guarantee}
+        public = f"domain public (bins, categories, set of labels): {domain.basis}"
+        known = "set of labels public" if self.domain is None else public
+        bound = None  # the bill is the same for all answers
+        if self._is_adaptive():
+            bound = ApproximateDpEvent(total, 0.0) if self._pure else ZCDpEvent(total)
+        guarantee = ledger.guarantee(self.epsilon, self.delta, source=self._source, assumes=[known], bound=bound)
+        self.__dict__.update(model, domain_=domain, classes_=np.array(classes), guarantee_=guarantee)
+        return self
 
     def sample(
         self, n: int, label: Hashable | None = None, *, random_state: int | None = None
@@ -129,7 +132,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             check_choice("label", label, self.domain_.classes)
         rng = np.random.default_rng(check_random_state("random_state", random_state))
         given = {} if label is None else {len(self.domain_.attributes): self.domain_.classes.index(label)}
-        return self.domain_.decode(self._sample_codes(n, given, rng), rng)
+        return self.domain_.decode(self.model_.sample(n, rng, given), rng)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -137,25 +140,25 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         tags._skip_test = True
         return tags
 
-    @abstractmethod
-    def _workload(self, n_attributes: int) -> list[Attributes]:
-        """The largest marginals that may be measured, the label's position being the last."""
+    def _workload(self, n_attributes: int, order: int | None = None) -> list[Attributes]:
+        """Marginals of `order` attributes, `k` if left out (of all of them if there are fewer), the label the last.
+
+        With the workload "label" those that have the label. PrivBayes measures larger ones where they fit.
+        """
+        found = combinations(range(n_attributes), min(order or self.k, n_attributes))
+        return [one for one in found if self.workload == "all" or one[-1] == n_attributes - 1]
 
     @abstractmethod
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
-        """Ask the curator within the budget; the model's attributes."""
+        """Ask the curator within the budget; `model_` and what else is kept."""
 
-    @abstractmethod
-    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-        """Codes (n, attributes) where the label's is given or not."""
+    def _is_adaptive(self) -> bool:
+        """Whether answers decide how much is asked, so that only the whole budget covers the bill."""
+        return True
 
-    @abstractmethod
     def _total_budget(self) -> float:
         """In the unit in which the curator's answers add up."""
-
-    def _bound(self) -> DpEvent | None:
-        """What covers the bill, where answers decide how much is asked; None: the bill is the same for all answers."""
-        return None
+        return float(self.epsilon) if self._pure else zcdp_budget(float(self.epsilon), float(self.delta))
 
 
 class ZcdpSynthesizer(Synthesizer):
@@ -174,40 +177,14 @@ class ZcdpSynthesizer(Synthesizer):
         self.neighbouring = neighbouring
         self.workload = workload
 
-    def _total_budget(self) -> float:
-        return zcdp_budget(float(self.epsilon), float(self.delta))
-
-    def _marginals(self, order: int, n_attributes: int) -> list[Attributes]:
-        """Of so many attributes (of all of them if there are fewer): all, or those with the label."""
-        found = combinations(range(n_attributes), min(order, n_attributes))
-        return [one for one in found if self.workload == "all" or one[-1] == n_attributes - 1]
-
 
 class MixtureSynthesizer(ZcdpSynthesizer):
     """Base of those that fit a `ProductMixture` to what they measure."""
 
     _allowed: ClassVar[dict] = {"k": integer(low=1), "n_components": integer(low=1), "max_iters": integer(low=0)}
 
-    def __init__(self, k=3, n_components=128, max_iters=100, **shared):
-        super().__init__(**shared)
+    def __init__(self, epsilon=1.0, delta=1e-5, k=3, n_components=128, max_iters=100, **shared):
+        super().__init__(epsilon=epsilon, delta=delta, **shared)
         self.k = k
         self.n_components = n_components
         self.max_iters = max_iters
-
-    def _workload(self, n_attributes: int) -> list[Attributes]:
-        return self._marginals(self.k, n_attributes)
-
-    @staticmethod
-    def _fitted(fit: MixtureFit, n_records: float, measurements: list[Measurement]) -> Fitted:
-        mixture = fit.mixture()
-        model = {"tables_": list(mixture.tables), "weights_": mixture.weights}
-        return model | {"n_records_": n_records, "measurements_": measurements}
-
-    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-        return self.mixture_.sample(n, rng, given)
-
-    @property
-    def mixture_(self) -> ProductMixture:
-        """The fitted distribution over codes."""
-        check_is_fitted(self, "tables_")
-        return ProductMixture(self.tables_, self.weights_)

@@ -57,25 +57,22 @@ def noisy_domain(
         curator = Curator(coded, [cell.size for cell in cells], pure)
         return [curator.measure((j,), budget / (2 * d)) for j in range(d)]
 
-    ranges = [_occupied(measured) for measured in histograms([_COARSE] * d)]
+    ranges = []
+    for measured in histograms([_COARSE] * d):
+        occupied = np.flatnonzero(measured.counts > _CLEAR * measured.scale)
+        ranges.append(_COARSE[[occupied[0], occupied[-1] + 1]].tolist() if occupied.size else None)
     if unseen := [f"x{j + 1}" for j, found in enumerate(ranges) if found is None]:
         warnings.warn(
             f"all numbers of {', '.join(unseen)} drown in noise, so that [-1, 1] is taken for their range: "
             "declare a domain, or spend more on the bins",
-            stacklevel=4,
+            stacklevel=3,
         )
-    fine = [np.linspace(*(found or (-1.0, 1.0)), _FINE + 1) for found in ranges]
+    fine = [np.linspace(low, high, _FINE + 1) for low, high in (found or (-1.0, 1.0) for found in ranges)]
     attributes = [
         Attribute(f"x{j + 1}", "real", (j,), _equal_mass(ends, measured.counts, n_bins))
         for j, (ends, measured) in enumerate(zip(fine, histograms(fine), strict=True))
     ]
     return Domain(attributes, classes, "bins from noisy histograms of the records")
-
-
-def _occupied(measured: Measurement) -> tuple[float, float] | None:
-    """From the first to the last cell that is clearly not noise, if there is one."""
-    cells = np.flatnonzero(measured.counts > _CLEAR * measured.scale)
-    return (float(_COARSE[cells[0]]), float(_COARSE[cells[-1] + 1])) if cells.size else None
 
 
 def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...]:

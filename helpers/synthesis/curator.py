@@ -8,6 +8,7 @@ What is asked, and what is made of the answers, is left to the synthesisers.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger
 
 Attributes = tuple[int, ...]
 """Positions of attributes, increasing; the label is the last of all."""
+Counter = Callable[[Attributes], NDArray[np.float64]]
+"""A function from attributes to the counts of their marginal."""
 
 LARGEST_MARGINAL = 1 << 22
 """Cells that one marginal may have: 32 MiB as doubles."""
@@ -52,22 +55,19 @@ class Curator:
 
     def __init__(self, ledger: Ledger, sizes: Sequence[int], pure: bool = False):
         self.ledger, self._pure = ledger, pure
-        self._tables = ledger.view(lambda codes: _Tables(codes, tuple(sizes)))
+        self._counts = ledger.view(lambda codes: _counter(codes, sizes))
 
     def measure(self, attributes: Attributes, budget: float) -> Measurement:
         """A marginal with Gaussian noise of variance (1 or 2) / (2 budget), or Laplace noise of scale (1 or 2)/budget.
 
         Source: Bun and Steinke 2016, Proposition 1.6; Dwork, McSherry, Nissim and Smith 2006, Proposition 1.
         """
-
-        def counts(tables):
-            return tables.counts(attributes)
-
         if self._pure:
-            noisy = self._tables.laplace(counts, float(self._moved_cells), budget)
+            noisy = self._counts.laplace(lambda counts: counts(attributes), float(self._moved_cells), budget)
             return Measurement(attributes, noisy, math.sqrt(2) * self._moved_cells / budget)
         multiplier, moved = 1 / math.sqrt(2 * budget), math.sqrt(self._moved_cells)
-        return Measurement(attributes, self._tables.gaussian(counts, moved, multiplier), moved * multiplier)
+        noisy = self._counts.gaussian(lambda counts: counts(attributes), moved, multiplier)
+        return Measurement(attributes, noisy, moved * multiplier)
 
     def total(self, budget: float) -> float:
         """Number of records: public under replace-one, else measured; at least 1."""
@@ -75,14 +75,14 @@ class Curator:
             return float(self.ledger.n_records())
         return max(float(self.measure((), budget).counts), 1.0)
 
-    def choose(self, scores: Callable[[Callable], NDArray], sensitivity: float, budget: float) -> int:
+    def choose(self, scores: Callable[[Counter], NDArray], sensitivity: float, budget: float) -> int:
         """Position of a large score, drawn by the exponential mechanism.
 
         `scores` makes them from a function that gives the exact counts of a marginal; one record moves each by at most
         `sensitivity`.
         """
         epsilon, rho = (budget, None) if self._pure else (None, budget)
-        return self._tables.choose(lambda tables: scores(tables.counts), sensitivity, epsilon=epsilon, rho=rho)
+        return self._counts.choose(scores, sensitivity, epsilon=epsilon, rho=rho)
 
     def choose_worst(self, candidates: Sequence[Attributes], expected: Sequence[NDArray], budget: float) -> int:
         """Position of a candidate whose counts are far from the expected ones in their worst cell.
@@ -96,45 +96,37 @@ class Curator:
         return self.choose(scores, 1.0, budget)
 
     def choose_farthest(
-        self,
-        candidates: Sequence[Attributes],
-        expected: Sequence[NDArray],
-        weights: NDArray,
-        penalties: NDArray,
-        budget: float,
+        self, candidates: Sequence[Attributes], expected: Sequence[NDArray], budget: float, weights=1.0, penalties=0.0
     ) -> int:
         """Position of a candidate with a large weight * (l1 distance of counts and expected ones - penalty).
 
-        One record moves a score by at most the largest weight, times 2 under replace-one.
+        Weights and penalties are numbers, or arrays of one a candidate. One record moves a score by at most the largest
+        weight, times 2 under replace-one.
         """
 
         def scores(counts):
             distances = [np.abs(counts(a) - e).sum() for a, e in zip(candidates, expected, strict=True)]
-            return weights * (distances - penalties)
+            return weights * (np.array(distances) - penalties)
 
-        return self.choose(scores, self._moved_cells * float(max(weights)), budget)
+        return self.choose(scores, self._moved_cells * float(np.max(weights)), budget)
 
     @property
     def _moved_cells(self) -> int:
         return 1 if self.ledger.neighbouring is ADD_REMOVE else 2
 
 
-class _Tables:
-    """Exact marginals of coded records, each counted once."""
+def _counter(codes: NDArray, sizes: Sequence[int]) -> Counter:
+    """Exact marginals of coded records (n, m), each counted once."""
 
-    def __init__(self, codes: NDArray, sizes: tuple[int, ...]):
-        self._codes, self._sizes = codes, sizes
-        self._counted: dict[Attributes, NDArray] = {}
+    @cache
+    def counts(attributes):
+        shape = tuple(sizes[j] for j in attributes)
+        cells = np.zeros(len(codes), dtype=np.intp)
+        if attributes:
+            cells = np.ravel_multi_index(codes[:, list(attributes)].T, shape)
+        return np.bincount(cells, minlength=math.prod(shape)).astype(float).reshape(shape)
 
-    def counts(self, attributes: Attributes) -> NDArray[np.float64]:
-        if attributes not in self._counted:
-            shape = tuple(self._sizes[j] for j in attributes)
-            cells = np.zeros(len(self._codes), dtype=np.intp)
-            if attributes:
-                cells = np.ravel_multi_index(self._codes[:, list(attributes)].T, shape)
-            counts = np.bincount(cells, minlength=math.prod(shape)).astype(float)
-            self._counted[attributes] = counts.reshape(shape)
-        return self._counted[attributes]
+    return counts
 
 
 def check_cells(workload: Sequence[Attributes], sizes: Sequence[int], parameter: str) -> None:

@@ -9,31 +9,24 @@ from the events that were executed.
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from helpers.checks import check_integer, choice, integer, optional, real
 from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Measurement
-from helpers.synthesis.mixture import DirectLogits, Loss, MixtureFit, Parameters, Target
+from helpers.synthesis.mixture import Loss, MixtureFit, Target
 
 PAPER: dict[str, Any] = {
-    "k": 3,
     "workload": "all",
     "T": 100,
-    "alpha": 0.67,
     "n_components": 1000,
-    "loss_p": 2,
     "lr": 1e-4,
     "max_idxs": 100,
-    "max_iters": 100,
-    "ema_weights_beta": 0.9,
-    "embedding_dim": 512,
     "parameterization": "network",
 }
-"""Parameters of `GEM` as in Rosenblatt et al. 2025, Table 12: `GEM(epsilon, delta, **PAPER)`.
+"""Parameters of `GEM` as in Rosenblatt et al. 2025, Table 12, where they are not the defaults.
 
-The table does not name the number of components; the published code has 1,000.
+`GEM(epsilon, delta, **PAPER)`. The table does not name the number of components; the published code has 1,000.
 """
 _RATES = {"direct": 0.03, "network": 1e-3}
 _BATCH = 4  # measured marginals that a step looks at: the last one, and others drawn anew
@@ -92,8 +85,7 @@ class GEM(MixtureSynthesizer):
 
     Attributes
     ----------
-    tables_, weights_ : list of arrays (n_components, size), and array (n_components,)
-        The mixture, as `mixture_` has it.
+    model_ : ProductMixture
     measurements_ : list of Measurement
         What was measured, in order, with its noise.
     domain_ : Domain; classes_ : ndarray; n_records_ : float; guarantee_ : helpers.privacy.Guarantee
@@ -172,27 +164,29 @@ class GEM(MixtureSynthesizer):
         if self.parameterization == "network":
             check_integer("n_components", self.n_components, low=2)  # batch normalisation of one is undefined
 
+    def _is_adaptive(self) -> bool:
+        return False
+
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         rho = budget / (self.T if self.neighbouring is REPLACE_ONE else self.T + 1)
         n_records = curator.total(rho)
         workload = self._workload(len(sizes))
         choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2) if len(workload) > 1 else 0.0
         rng = curator.ledger.rng  # of the first parameters and of the order of steps
-        parameters: Parameters
         if self.parameterization == "direct":
-            parameters = DirectLogits(self.n_components, sum(sizes), sizes[-1], rng)
+            fit = MixtureFit(self.n_components, sizes, rng)
         else:
-            from helpers.synthesis.network import GeneratorNetwork  # torch takes seconds to import
+            from helpers.synthesis.network import NetworkFit  # torch takes seconds to import
 
-            parameters = GeneratorNetwork(self.n_components, sum(sizes), self.embedding_dim, rng)
-        fit, beta = MixtureFit(parameters, sizes, rng), self.ema_weights_beta
+            fit = NetworkFit(self.embedding_dim, self.n_components, sizes, rng)
         first_rate = _RATES[self.parameterization] if self.lr is None else self.lr
+        beta = self.ema_weights_beta
         measurements: list[Measurement] = []
-        mean_state: list[NDArray] = []
         targets, mean_error = [], None
+        mean_state: Any = None
         for turn in range(self.T):
             mixture = fit.mixture()
-            expected = [n_records * shares for shares in mixture.marginals(workload)]
+            expected = [n_records * mixture.marginal(attributes) for attributes in workload]
             chosen = curator.choose_worst(workload, expected, rho * choice_share) if choice_share else 0
             measured = curator.measure(workload[chosen], rho * (1 - choice_share))
             measurements.append(measured)
@@ -200,16 +194,11 @@ class GEM(MixtureSynthesizer):
             targets.append(Target(measured.attributes, shares.astype(np.float32)))
             error = float(np.abs(shares - expected[chosen] / n_records).max())
             mean_error = error if mean_error is None else _EMA_ERROR * mean_error + (1 - _EMA_ERROR) * error
-            fit.improve(
-                targets,
-                n_steps=self.max_iters,
-                rate=first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2,
-                batch_size=_BATCH,
-                loss=Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error),
-            )
+            loss = Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error)
+            rate = first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2
+            fit.improve(targets, n_steps=self.max_iters, rate=rate, batch_size=_BATCH, loss=loss)
             if 2 * (turn + 1) > self.T:  # over the second half of the rounds, parameters are averaged
-                state = parameters.state()
-                pairs = zip(mean_state or state, state, strict=True)
-                mean_state = [beta * old + (1 - beta) * new for old, new in pairs] if mean_state else state
-        parameters.restore(mean_state)
-        return self._fitted(fit, n_records, measurements)
+                state = fit.state()
+                mean_state = state if mean_state is None else beta * mean_state + (1 - beta) * state
+        fit.restore(mean_state)
+        return {"model_": fit.mixture(), "n_records_": n_records, "measurements_": measurements}

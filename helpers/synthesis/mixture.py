@@ -6,8 +6,8 @@ it gives to the label, then everything else. Fitting is gradient descent on the 
 noisy already; privacy is left to `helpers.synthesis.curator`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,47 +22,43 @@ class ProductMixture:
 
     Parameters
     ----------
-    tables : sequence of m arrays (K, size)
-        Probabilities of the codes of each attribute; rows add up to 1.
+    tables : sequence of m arrays (size, K)
+        Probabilities of the codes of each attribute; columns, one a component, add up to 1. (Arithmetic along thousand
+        components is several times faster than along sixteen codes.)
     weights : array (K,), optional
         Of the components, adding up to 1; equal if left out.
 
-    >>> mixture = ProductMixture([np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.0, 1.0]])])
+    >>> mixture = ProductMixture([np.array([[1.0, 0.5], [0.0, 0.5]]), np.array([[0.5, 0.0], [0.5, 1.0]])])
     >>> mixture.marginal((0, 1)).tolist()
     [[0.25, 0.5], [0.0, 0.25]]
     """
 
     def __init__(self, tables: Sequence[NDArray], weights: NDArray | None = None):
-        self.tables = tuple(tables)
-        k, dtype = len(self.tables[0]), self.tables[0].dtype
+        self.tables = tuple(np.ascontiguousarray(table) for table in tables)
+        k, dtype = self.tables[0].shape[1], self.tables[0].dtype
         self.weights = np.full(k, 1 / k, dtype=dtype) if weights is None else weights
 
     def marginal(self, attributes: Attributes) -> NDArray[np.float64]:
-        """Probability of every combination of codes of these attributes; one axis an attribute."""
-        return next(self.marginals([attributes]))
+        """Probability of every combination of codes of one attribute or more; one axis an attribute."""
+        *others, last = attributes
+        table = self.joint(others) @ self.tables[last].T
+        return table.reshape([len(self.tables[j]) for j in attributes])
 
-    def marginals(self, workload: Iterable[Attributes]) -> Iterator[NDArray[np.float64]]:
-        """The marginals of a workload, one after the other; those that start alike and follow each other are faster."""
-        columns = [np.ascontiguousarray(table.T) for table in self.tables]
-        shared, left = None, None
-        for attributes in workload:
-            if not attributes:
-                yield np.ones(())
-                continue
-            if attributes[:-1] != shared:
-                shared, left = attributes[:-1], _joint(columns, self.weights, attributes[:-1])
-            table = left @ columns[attributes[-1]].T
-            yield table.reshape([len(columns[j]) for j in attributes])
+    def joint(self, attributes: Sequence[int]) -> NDArray:
+        """(cells, K): probability of each component together with every combination of codes."""
+        product = self.weights[None, :]
+        for j in attributes:
+            product = (product[:, None, :] * self.tables[j][None, :, :]).reshape(-1, len(self.weights))
+        return product
 
-    def sample(self, n: int, rng: np.random.Generator, given: Mapping[int, int] | None = None) -> NDArray[np.intp]:
+    def sample(self, n: int, rng: np.random.Generator, given: Mapping[int, int]) -> NDArray[np.intp]:
         """Codes (n, m) of n records, drawn under the condition that the `given` attributes have these codes.
 
-        >>> mixture = ProductMixture([np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.0, 1.0]])])
+        >>> mixture = ProductMixture([np.array([[1.0, 0.5], [0.0, 0.5]]), np.array([[0.9, 0.0], [0.1, 1.0]])])
         >>> mixture.sample(1000, np.random.default_rng(0), {1: 0})[:, 0].sum()  # only the first component has it
         np.int64(0)
         """
-        given = {} if given is None else given
-        weights = self.weights * np.prod([self.tables[j][:, code] for j, code in given.items()], axis=0)
+        weights = self.weights * np.prod([self.tables[j][code] for j, code in given.items()], axis=0)
         if not weights.sum() > 0:
             weights = np.ones(len(weights))  # the condition has probability 0: any component is as good
         parts = rng.choice(len(weights), size=n, p=weights / weights.sum())
@@ -71,8 +67,8 @@ class ProductMixture:
             if j in given:
                 codes[:, j] = given[j]
             else:
-                steps = np.cumsum(table, axis=1)[:, :-1]
-                codes[:, j] = (rng.uniform(size=(n, 1)) >= steps[parts]).sum(axis=1)
+                steps = np.cumsum(table, axis=0)[:-1]
+                codes[:, j] = (rng.uniform(size=n) >= steps[:, parts]).sum(axis=0)
         return codes
 
 
@@ -105,23 +101,13 @@ class Loss(NamedTuple):
 
 
 def loss_gradient(mixture: ProductMixture, targets: Sequence[Target], loss: Loss) -> list[NDArray]:
-    """Derivatives of the loss by the mixture's tables, arrays (K, size), and last by its weights (K,)."""
-    columns = [np.ascontiguousarray(table.T) for table in mixture.tables]
-    return [gradient.T for gradient in _gradients(columns, mixture.weights, targets, loss)]
-
-
-# Below, tables are turned round, (size, K): arithmetic along thousand components is several times faster than along
-# sixteen codes.
-
-
-def _gradients(columns: Sequence[NDArray], weights: NDArray, targets: Sequence[Target], loss: Loss) -> list[NDArray]:
-    lefts = [_joint(columns, weights, target.attributes[:-1]) for target in targets]
-    errors = []
-    for target, left in zip(targets, lefts, strict=True):
-        error = left @ columns[target.attributes[-1]].T
-        error -= target.shares.reshape(error.shape)
-        errors.append(error)
-    gradients = [np.zeros_like(part) for part in (*columns, weights)]
+    """Derivatives of the loss by the mixture's tables, arrays (size, K), and last by its weights (K,)."""
+    lefts = [mixture.joint(target.attributes[:-1]) for target in targets]
+    errors = [
+        left @ mixture.tables[target.attributes[-1]].T - target.shares.reshape(len(left), -1)
+        for target, left in zip(targets, lefts, strict=True)
+    ]
+    gradients = [np.zeros_like(part) for part in (*mixture.tables, mixture.weights)]
     for target, left, slope in zip(targets, lefts, loss.slope(errors), strict=True):
         *others, last = target.attributes
         slope = target.weight * slope
@@ -129,125 +115,94 @@ def _gradients(columns: Sequence[NDArray], weights: NDArray, targets: Sequence[T
         if 4 * max(len(rows), 1) < len(slope):  # where only the largest errors count
             slope = slope[rows]
             gradients[last] += slope.T @ left[rows]
-            _fold_back_rows(slope @ columns[last], rows, others, columns, weights, gradients)
+            _fold_back_rows(slope @ mixture.tables[last], rows, others, mixture, gradients)
         else:
             gradients[last] += slope.T @ left
-            _fold_back(slope @ columns[last], others, columns, weights, gradients)
+            _fold_back(slope @ mixture.tables[last], others, mixture, gradients)
     return gradients
 
 
-def _fold_back(
-    gradient: NDArray, attributes: list[int], columns: Sequence[NDArray], weights: NDArray, gradients: list[NDArray]
-) -> None:
+def _fold_back(gradient: NDArray, attributes: list[int], mixture: ProductMixture, gradients: list[NDArray]) -> None:
     """Pass the gradient (cells, K) of the weights times a product of attributes on to each factor."""
     while attributes:
         *attributes, last = attributes
-        gradient = gradient.reshape(-1, *columns[last].shape)
-        rest = _joint(columns, weights, tuple(attributes))
-        gradients[last] += np.einsum("rsk,rk->sk", gradient, rest)
-        gradient = np.einsum("rsk,sk->rk", gradient, columns[last])
+        gradient = gradient.reshape(-1, *mixture.tables[last].shape)
+        gradients[last] += np.einsum("rsk,rk->sk", gradient, mixture.joint(attributes))
+        gradient = np.einsum("rsk,sk->rk", gradient, mixture.tables[last])
     gradients[-1] += gradient[0]
 
 
 def _fold_back_rows(
-    gradient: NDArray,
-    rows: NDArray[np.intp],
-    attributes: list[int],
-    columns: Sequence[NDArray],
-    weights: NDArray,
-    gradients: list[NDArray],
+    gradient: NDArray, rows: NDArray[np.intp], attributes: list[int], mixture: ProductMixture, gradients: list[NDArray]
 ) -> None:
     """The same for some of the cells: `gradient` (len(rows), K)."""
-    codes = np.unravel_index(rows, [len(columns[j]) for j in attributes])
-    factors = [columns[j][code] for j, code in zip(attributes, codes, strict=True)]
+    codes = np.unravel_index(rows, [len(mixture.tables[j]) for j in attributes])
+    factors = [mixture.tables[j][code] for j, code in zip(attributes, codes, strict=True)]
     for place, (j, code) in enumerate(zip(attributes, codes, strict=True)):
         rest = gradient
         for factor in (*factors[:place], *factors[place + 1 :]):
             rest = rest * factor
-        is_code = np.equal.outer(np.arange(len(columns[j])), code).astype(gradient.dtype)
-        gradients[j] += weights * (is_code @ rest)
+        is_code = np.equal.outer(np.arange(len(mixture.tables[j])), code).astype(gradient.dtype)
+        gradients[j] += mixture.weights * (is_code @ rest)
     gradients[-1] += (rest * factors[-1]).sum(axis=0)
 
 
-def _joint(columns: Sequence[NDArray], weights: NDArray, attributes: Attributes) -> NDArray:
-    """(cells, K): probability of each component together with every combination of codes."""
-    product = weights[None, :]
-    for j in attributes:
-        product = (product[:, None, :] * columns[j][None, :, :]).reshape(-1, len(weights))
-    return product
-
-
-class Parameters(Protocol):
-    """What a mixture's logits come from: (sum of sizes, K), and one more row if components have weights."""
-
-    def logits(self) -> NDArray[np.float32]:
-        """The current ones."""
-
-    def step(self, gradient: NDArray[np.float32], rate: float) -> None:
-        """One step of Adam along the loss's derivatives by the logits."""
-
-    def state(self) -> list[NDArray]:
-        """Copies of all parameters, to be averaged."""
-
-    def restore(self, state: Sequence[NDArray]) -> None:
-        """Take these parameters."""
-
-
-class DirectLogits:
-    """The logits themselves are the parameters, and so are those of the components' weights.
+class MixtureFit:
+    """A mixture being fitted to a growing list of targets; its parameters are logits, of the components' weights too.
 
     Each component starts out with one label, all labels in turn, so that a rare one has as many as the others and is
     described as finely: its weight makes it rare.
+
+    Parameters
+    ----------
+    n_components : int
+    sizes : sequence of int
+        Number of codes of each attribute, the label being the last.
+    rng : numpy.random.Generator
+        Draws the first parameters and chooses batches; need not be secret.
     """
 
-    def __init__(self, n_components: int, n_codes: int, n_classes: int, rng: np.random.Generator):
-        logits = rng.normal(size=(n_components, n_codes + 1))
+    def __init__(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator):
+        self._ends, self._rng = np.cumsum(sizes), rng
+        self._begin(n_components, sizes, rng)
+
+    def _begin(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator) -> None:
+        logits, n_classes = rng.normal(size=(n_components, sum(sizes) + 1)), sizes[-1]
         logits[:, -1] = 0.0
         logits[:, -1 - n_classes : -1] = _OWN_LABEL * np.eye(n_classes)[np.arange(n_components) % n_classes]
-        self._logits = np.ascontiguousarray(logits.T, dtype=np.float32)
-        self._mean, self._square = np.zeros_like(self._logits), np.zeros_like(self._logits)
+        self._values = np.ascontiguousarray(logits.T, dtype=np.float32)
+        self._mean, self._square = np.zeros_like(self._values), np.zeros_like(self._values)
         self._n_steps = 0
 
-    def logits(self) -> NDArray[np.float32]:
-        return self._logits
+    def state(self) -> NDArray[np.float32]:
+        """A copy of all parameters, to be averaged."""
+        return self._values.copy()
 
-    def step(self, gradient: NDArray[np.float32], rate: float) -> None:
-        """Adam with its usual constants (Kingma and Ba 2015)."""
+    def restore(self, state: NDArray[np.float32]) -> None:
+        """Take these parameters."""
+        self._values = state
+
+    def _logits(self) -> NDArray[np.float32]:
+        """(sum of sizes, K), and one more row if components have weights."""
+        return self._values
+
+    def _step(self, gradient: NDArray[np.float32], rate: float) -> None:
+        """One step of Adam along the derivatives by the logits, those of the weights in the last row.
+
+        With its usual constants (Kingma and Ba 2015).
+        """
         self._n_steps += 1
         self._mean += np.float32(0.1) * (gradient - self._mean)
         self._square += np.float32(0.001) * (gradient * gradient - self._square)
         unbiased = rate * np.sqrt(1 - 0.999**self._n_steps) / (1 - 0.9**self._n_steps)
-        self._logits -= np.float32(unbiased) * self._mean / (np.sqrt(self._square) + np.float32(1e-8))
+        self._values -= np.float32(unbiased) * self._mean / (np.sqrt(self._square) + np.float32(1e-8))
 
-    def state(self) -> list[NDArray]:
-        return [self._logits.copy()]
-
-    def restore(self, state: Sequence[NDArray]) -> None:
-        self._logits = state[0].copy()
-
-
-class MixtureFit:
-    """A mixture being fitted to a growing list of targets.
-
-    Parameters
-    ----------
-    parameters : Parameters
-    sizes : sequence of int
-        Number of codes of each attribute.
-    rng : numpy.random.Generator
-        Chooses batches; need not be secret.
-    """
-
-    def __init__(self, parameters: Parameters, sizes: Sequence[int], rng: np.random.Generator):
-        self.parameters = parameters
-        self._ends = np.cumsum([0, *sizes])
-        self._rng = rng
-
-    def mixture(self) -> ProductMixture:
-        """The current one, in double precision."""
-        columns, weights = self._current()
-        tables = [np.ascontiguousarray(column.T, dtype=float) for column in columns]
-        return ProductMixture(tables, weights.astype(float))
+    def mixture(self, dtype: type = np.float64) -> ProductMixture:
+        """The current one."""
+        *logits, of_weights = np.split(self._logits(), self._ends)
+        n_components = of_weights.shape[1]
+        weights = _softmax(of_weights[0]) if len(of_weights) else np.full(n_components, 1 / n_components, np.float32)
+        return ProductMixture([_softmax(part).astype(dtype) for part in logits], weights.astype(dtype))
 
     def improve(self, targets: Sequence[Target], *, n_steps: int, rate: float, batch_size: int, loss: Loss) -> None:
         """`n_steps` steps; each looks at the last target and at up to batch_size - 1 others, drawn anew.
@@ -256,26 +211,14 @@ class MixtureFit:
         """
         for step in range(n_steps):
             others = self._rng.permutation(len(targets) - 1)[: batch_size - 1]
-            batch = [targets[-1], *(targets[i] for i in others)]
-            columns, weights = self._current()
-            *by_column, by_weight = _gradients(columns, weights, batch, loss)
+            mixture = self.mixture(np.float32)
+            *by_table, by_weight = loss_gradient(mixture, [targets[-1], *(targets[i] for i in others)], loss)
             by_logit = [
-                column * (gradient - (column * gradient).sum(axis=0))
-                for column, gradient in zip(columns, by_column, strict=True)
+                table * (gradient - (table * gradient).sum(axis=0))
+                for table, gradient in zip(mixture.tables, by_table, strict=True)
             ]
-            if self._has_weights:
-                by_logit.append((weights * (by_weight - weights @ by_weight))[None, :])
-            self.parameters.step(np.vstack(by_logit), rate * (1 + np.cos(np.pi * step / n_steps)) / 2)
-
-    def _current(self) -> tuple[list[NDArray], NDArray]:
-        """Tables, turned round, and weights."""
-        logits = self.parameters.logits()
-        self._has_weights = len(logits) > self._ends[-1]
-        bounds = zip(self._ends[:-1], self._ends[1:], strict=True)
-        columns = [_softmax(logits[start:end]) for start, end in bounds]
-        n_components = logits.shape[1]
-        weights = _softmax(logits[-1]) if self._has_weights else np.full(n_components, 1 / n_components, logits.dtype)
-        return columns, weights
+            by_logit.append((mixture.weights * (by_weight - mixture.weights @ by_weight))[None, :])
+            self._step(np.vstack(by_logit), rate * (1 + np.cos(np.pi * step / n_steps)) / 2)
 
 
 def _softmax(logits: NDArray) -> NDArray:

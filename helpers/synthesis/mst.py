@@ -6,20 +6,18 @@ descent with exact inference (sums along the tree). The label is the root, so th
 exactly.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
 from helpers.privacy import REPLACE_ONE, gaussian_mu
 from helpers.synthesis.base import Fitted, ZcdpSynthesizer
 from helpers.synthesis.curator import Attributes, Curator, Measurement
-from helpers.synthesis.privbayes import Edge, conditional_table, sample_network
+from helpers.synthesis.privbayes import BayesianNetwork, Edge, conditional_table
 
 _STEPS = 200  # of mirror descent
 _FIRST_STEP = 2.0  # of mirror descent; it is halved where it is too long
-_LONGEST_STEP = 1e300  # where there is no slope at all
 
 
 class MST(ZcdpSynthesizer):
@@ -37,10 +35,7 @@ class MST(ZcdpSynthesizer):
 
     Attributes
     ----------
-    network_ : tuple of pairs (attribute, parents)
-        In the order of sampling; the label, whose position is the last, comes first.
-    tables_ : list of arrays (size of the parent, size of the attribute)
-        Conditional probabilities, one table for each pair of `network_`.
+    model_ : BayesianNetwork
     measurements_, domain_, classes_, n_records_, guarantee_
         As in `GEM`.
 
@@ -70,53 +65,39 @@ class MST(ZcdpSynthesizer):
     (1.0, '(1, 1e-05)-DP, replace-one')
     """
 
+    k = 2
     _source = "MST (McKenna, Miklau and Sheldon 2021)"
-
-    def _workload(self, n_attributes: int) -> list[Attributes]:
-        return self._marginals(2, n_attributes)
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         third = budget / 3
         each = third / (len(sizes) if self.neighbouring is REPLACE_ONE else len(sizes) + 1)
         n_records = curator.total(each)
         singles = [curator.measure((j,), each) for j in range(len(sizes))]
-        edges, spent = self._choose_tree(curator, singles, n_records, third)
-        pairs = [curator.measure(edge, (budget - third - spent) / len(edges)) for edge in edges]
-        network = _rooted(edges, len(sizes) - 1)
-        tables = fit_tree(network, [*singles, *pairs], n_records, _STEPS)
-        return {"network_": network, "tables_": tables, "n_records_": n_records, "measurements_": [*singles, *pairs]}
-
-    def _choose_tree(
-        self, curator: Curator, singles: Sequence[Measurement], n_records: float, budget: float
-    ) -> tuple[list[Attributes], float]:
-        """Edges of a spanning tree, and what choosing them has cost."""
         shares = [conditional_table(measured.counts) for measured in singles]
-        part_of = list(range(len(singles)))  # of the forest so far, by attribute
+        part_of = list(range(len(sizes)))  # of the forest so far, by attribute
         edges: list[Attributes] = []
-        spent, each = 0.0, budget / (len(singles) - 1)
-        candidates = self._workload(len(shares))
-        while candidates:
-            if len(candidates) == len(set(part_of)) - 1:  # all of them are needed
-                return edges + candidates, spent
+        left, candidates = budget - third, self._workload(len(sizes))
+        while len(candidates) > len(set(part_of)) - 1:  # not all of them are needed
             expected = [n_records * np.outer(shares[i], shares[j]) for i, j in candidates]
-            equal, none = np.ones(len(candidates)), np.zeros(len(candidates))
-            i, j = candidates[curator.choose_farthest(candidates, expected, equal, none, each)]
+            i, j = candidates[curator.choose_farthest(candidates, expected, third / (len(sizes) - 1))]
             edges.append((i, j))
-            spent += each
+            left -= third / (len(sizes) - 1)
             part_of = [part_of[i] if part == part_of[j] else part for part in part_of]
             candidates = [(a, b) for a, b in candidates if part_of[a] != part_of[b]]
-        return edges, spent
-
-    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-        return sample_network(self.network_, self.tables_, n, given, rng)
+        edges += candidates
+        pairs = [curator.measure(edge, left / len(edges)) for edge in edges]
+        network = _rooted(edges, len(sizes) - 1)
+        tables = fit_tree(network, [*singles, *pairs], n_records, _STEPS)
+        model = BayesianNetwork(network, tables)
+        return {"model_": model, "n_records_": n_records, "measurements_": [*singles, *pairs]}
 
     def _total_budget(self) -> float:
         if self.workload == "label":  # rho of one Gaussian mechanism is mu^2 / 2
             return gaussian_mu(self.epsilon, self.delta) ** 2 / 2
         return super()._total_budget()
 
-    def _bound(self) -> ZCDpEvent | None:
-        return None if self.workload == "label" else ZCDpEvent(self._total_budget())
+    def _is_adaptive(self) -> bool:
+        return self.workload == "all"  # else the tree is known beforehand
 
 
 def fit_tree(
@@ -129,7 +110,7 @@ def fit_tree(
     network : sequence of pairs (attribute, parents)
         At most one parent each, every parent before its children.
     measurements : sequence of Measurement
-        Of single attributes and of edges, each once; every attribute is in one of them.
+        Of all single attributes and all edges, each once.
     n_records : float
     n_steps : int
         Of mirror descent; 0 leaves all tables uniform.
@@ -143,51 +124,45 @@ def fit_tree(
     -----
     It minimises the squared errors of all marginals, each divided by its noise's variance.
 
-    >>> answers = [Measurement((0,), np.array([6.0, 2.0]), 1.0), Measurement((0, 1), np.array([[4.0, 2], [0, 2]]), 1.0)]
+    >>> counts = {(0,): np.array([6.0, 2.0]), (1,): np.array([4.0, 4.0]), (0, 1): np.array([[4.0, 2], [0, 2]])}
+    >>> answers = [Measurement(attributes, noisy, 1.0) for attributes, noisy in counts.items()]
     >>> [table.round(2).tolist() for table in fit_tree([(0, ()), (1, (0,))], answers, 8.0, 500)]
     [[0.75, 0.25], [[0.67, 0.33], [0.0, 1.0]]]
     """
     least = min(measured.scale for measured in measurements)
     targets = [(m.attributes, m.counts / n_records, (least / m.scale) ** 2) for m in measurements]
-    sizes = {j: size for m in measurements for j, size in zip(m.attributes, m.counts.shape, strict=True)}
+    sizes = {m.attributes[0]: len(m.counts) for m in measurements}
     logits = [np.zeros([sizes[j] for j in (*parents, child)]) for child, parents in network]
+    tables, marginals = _law(network, logits)
 
     def loss_of(marginals):
         return sum(weight * np.sum((marginals[attributes] - share) ** 2) for attributes, share, weight in targets) / 2
 
-    tables = _conditionals(network, logits)
-    marginals = _marginals(network, tables)
     loss, step = loss_of(marginals), _FIRST_STEP
     for _ in range(n_steps):
         slopes = {at: weight * (marginals[at] - share) for at, share, weight in targets}
-        moved = [part - step * _slope(edge, slopes) for edge, part in zip(network, logits, strict=True)]
-        next_tables = _conditionals(network, moved)
-        after = _marginals(network, next_tables)
+        # Logits of an attribute given its parent move by the slopes at its own marginal and at the pair's.
+        either_way = slopes | {at[::-1]: slope.T for at, slope in slopes.items()}
+        moved = [
+            part - step * sum(either_way[at] for at in {(child,), (*parents, child)})
+            for (child, parents), part in zip(network, logits, strict=True)
+        ]
+        next_tables, after = _law(network, moved)
         expected = sum(np.sum(slope * (marginals[at] - after[at])) for at, slope in slopes.items())
         if loss - (lower := loss_of(after)) >= expected / 2:
             logits, tables, marginals, loss = moved, next_tables, after, lower
-            step = min(1.1 * step, _LONGEST_STEP)
+            step *= 1.1
         else:
             step /= 2
     return tables
 
 
-def _slope(edge: Edge, slopes: Mapping[Attributes, NDArray]) -> NDArray | float:
-    """What moves the logits of an attribute given its parent: the slopes at its own marginal and at the pair's."""
-    child, parents = edge
-    own = slopes.get((child,), 0.0)
-    if not parents:
-        return own
-    (parent,) = parents
-    pair = slopes[parent, child] if (parent, child) in slopes else slopes[child, parent].T
-    return own + pair
-
-
-def _conditionals(network: Sequence[Edge], logits: Sequence[NDArray]) -> list[NDArray]:
-    """Tables of attribute given parent, from the leaves to the root: each passes on what it sums up to."""
+def _law(network: Sequence[Edge], logits: Sequence[NDArray]) -> tuple[list[NDArray], dict[Attributes, NDArray]]:
+    """Tables of each attribute given its parent; marginals of every attribute, and of every edge in either order."""
     into = {child: 0.0 for child, _ in network}
     tables = []
     for (child, parents), part in reversed(list(zip(network, logits, strict=True))):
+        # From the leaves to the root: each passes on what it sums up to.
         whole = part + into[child]
         highest = whole.max(axis=-1, keepdims=True)
         table = np.exp(whole - highest)
@@ -195,20 +170,15 @@ def _conditionals(network: Sequence[Edge], logits: Sequence[NDArray]) -> list[ND
         tables.append(table / sums)
         for parent in parents:
             into[parent] = into[parent] + (highest + np.log(sums))[:, 0]
-    return tables[::-1]
-
-
-def _marginals(network: Sequence[Edge], tables: Sequence[NDArray]) -> dict[Attributes, NDArray]:
-    """Of every attribute, and of every edge in either order."""
+    tables.reverse()
     found: dict[Attributes, NDArray] = {}
     for (child, parents), table in zip(network, tables, strict=True):
-        if parents:
-            (parent,) = parents
+        for parent in parents:
             pair = found[parent,][:, None] * table
             found |= {(parent, child): pair, (child, parent): pair.T}
             table = pair.sum(axis=0)
         found[child,] = table
-    return found
+    return tables, found
 
 
 def _rooted(edges: Sequence[Attributes], root: int) -> tuple[Edge, ...]:

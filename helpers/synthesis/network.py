@@ -6,14 +6,16 @@ and its noise vectors come from the caller's generator, never from PyTorch's glo
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
+from torch.nn.functional import linear
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from helpers.synthesis.mixture import MixtureFit
 
 _WIDTH = 256  # the published code has twice the embedding's length, at several times the cost of a step
 _LAYERS = 2
@@ -23,40 +25,31 @@ _ROUNDED: dict[Any, str] = {torch.backends.cuda.matmul: "tf32", _BFLOAT: "bf16"}
 
 
 class _Residual(nn.Module):
-    """Layers whose input is handed on beside their output, so that each of them, and the last, sees the noise itself.
+    """Each layer, and the last, sees the noise itself and the outputs of all layers before it."""
 
-    The noise never changes: what it adds to all layers is one product, and nothing is derived by it.
-    """
-
-    def __init__(self, n_inputs: int, n_outputs: int):
+    def __init__(self, n_noise: int, n_outputs: int):
         super().__init__()
-        self.sizes = [_WIDTH] * _LAYERS + [n_outputs]
-        self.direct = skip_init(nn.Linear, n_inputs, sum(self.sizes))
-        links = [skip_init(nn.Linear, (i + 1) * _WIDTH, size, bias=False) for i, size in enumerate(self.sizes[1:])]
-        self.links = nn.ModuleList(links)
+        sizes = [_WIDTH] * _LAYERS + [n_outputs]
+        self.layers = nn.ModuleList([nn.Linear(n_noise + i * _WIDTH, size) for i, size in enumerate(sizes)])
         self.norms = nn.ModuleList([nn.BatchNorm1d(_WIDTH) for _ in range(_LAYERS)])
 
     def forward(self, noise: Tensor) -> Tensor:
-        """Outputs (n_outputs, n) for noise vectors (n_inputs, n): sums along the last axis are the faster ones."""
-        first, *parts = torch.addmm(self.direct.bias[:, None], self.direct.weight, noise).split(self.sizes)
-        hidden = torch.relu(self.norms[0](first[None])[0])
-        for part, link, norm in zip(parts[:-1], self.links[:-1], self.norms[1:], strict=True):
-            layer = torch.addmm(part, link.get_parameter("weight"), hidden)
-            hidden = torch.cat([torch.relu(norm(layer[None])[0]), hidden])
-        return torch.addmm(parts[-1], self.links[-1].get_parameter("weight"), hidden)
-
-    def draw_weights(self, rng: np.random.Generator) -> None:
-        """PyTorch's own law for linear layers, uniform within 1/sqrt(inputs), from the caller's generator."""
-        ends = np.cumsum([0, *self.sizes])
-        for i, (start, end) in enumerate(pairwise(ends)):
-            link = [self.links[i - 1].weight] if i else []
-            limit = (self.direct.in_features + i * _WIDTH) ** -0.5
-            for weight in (self.direct.weight[start:end], self.direct.bias[start:end], *link):
-                weight.copy_(torch.from_numpy(rng.uniform(-limit, limit, size=weight.shape)))
+        """Outputs (n, n_outputs) for noise vectors (n, n_noise)."""
+        *layers, last = self.layers
+        hidden = noise[:, :0]
+        for layer, norm in zip(layers, self.norms, strict=True):
+            hidden = torch.cat([torch.relu(norm(_apply(layer, noise, hidden))), hidden], dim=1)
+        return _apply(last, noise, hidden)
 
 
-class GeneratorNetwork:
-    """Logits (n_codes, n_components) of a mixture as a network's outputs; a `helpers.synthesis.mixture.Parameters`.
+def _apply(layer: nn.Module, noise: Tensor, hidden: Tensor) -> Tensor:
+    """A linear layer of both, as two products: nothing is derived by the noise, which never changes."""
+    of_noise, of_hidden = layer.get_parameter("weight").split([noise.shape[1], hidden.shape[1]], dim=1)
+    return linear(noise, of_noise, layer.get_parameter("bias")) + linear(hidden, of_hidden)
+
+
+class NetworkFit(MixtureFit):
+    """A mixture of components of equal weight whose logits are a network's outputs; its weights are the parameters.
 
     Two residual layers of 256 units with batch normalisation over the components, and a linear layer; Adam.
     Runs on a GPU where there is one, else on one thread. Products are rounded to bfloat16 where the processor has it,
@@ -64,39 +57,43 @@ class GeneratorNetwork:
 
     Parameters
     ----------
-    n_components, n_codes, embedding_dim : int
-    rng : numpy.random.Generator
-        Draws noise vectors and first weights; need not be secret.
+    embedding_dim : int
+        Length of the noise vectors.
+    n_components, sizes, rng
+        As in `MixtureFit`.
     """
 
-    def __init__(self, n_components: int, n_codes: int, embedding_dim: int, rng: np.random.Generator):
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._inputs = torch.tensor(rng.normal(size=(embedding_dim, n_components)), dtype=torch.float32, device=device)
-        self._network = _Residual(embedding_dim, n_codes).to(device)
-        with torch.no_grad():
-            self._network.draw_weights(rng)
-        self._adam = torch.optim.Adam(self._network.parameters())
-        self._outputs: Tensor  # of the latest `logits`
+    def __init__(self, embedding_dim: int, n_components: int, sizes: Sequence[int], rng: np.random.Generator):
+        self._embedding_dim = embedding_dim
+        super().__init__(n_components, sizes, rng)
 
-    def logits(self) -> NDArray[np.float32]:
+    def _begin(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator) -> None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        noise = rng.normal(size=(n_components, self._embedding_dim))
+        self._inputs = torch.tensor(noise, dtype=torch.float32, device=device)
+        with torch.random.fork_rng():  # PyTorch's global generator stays as it is
+            torch.manual_seed(int(rng.integers(2**63)))
+            self._network = _Residual(self._embedding_dim, sum(sizes)).to(device)
+        self._adam = torch.optim.Adam(self._network.parameters(), fused=True)
+        self._outputs: Tensor  # of the latest `_logits`
+
+    def state(self) -> NDArray[np.float32]:
+        return parameters_to_vector(self._network.parameters()).detach().cpu().numpy()
+
+    def restore(self, state: NDArray[np.float32]) -> None:
+        vector_to_parameters(torch.from_numpy(state).to(self._inputs), self._network.parameters())
+
+    def _logits(self) -> NDArray[np.float32]:
         with _faster():
-            self._outputs = self._network(self._inputs)
+            self._outputs = self._network(self._inputs).T
         return self._outputs.detach().cpu().numpy()
 
-    def step(self, gradient: NDArray[np.float32], rate: float) -> None:
+    def _step(self, gradient: NDArray[np.float32], rate: float) -> None:
         self._adam.param_groups[0]["lr"] = rate
         self._adam.zero_grad()
         with _faster():
-            self._outputs.backward(torch.from_numpy(gradient).to(self._outputs))
+            self._outputs.backward(torch.from_numpy(gradient[:-1]).to(self._outputs))  # without that of the weights
             self._adam.step()
-
-    def state(self) -> list[NDArray]:
-        return [weight.detach().cpu().numpy().copy() for weight in self._network.parameters()]
-
-    def restore(self, state: Sequence[NDArray]) -> None:
-        with torch.no_grad():
-            for weight, value in zip(self._network.parameters(), state, strict=True):
-                weight.copy_(torch.from_numpy(value))
 
 
 @contextmanager

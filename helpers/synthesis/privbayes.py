@@ -6,17 +6,17 @@ natural. (Mutual information divided by an entropy has no small sensitivity: a r
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import entr
 
 from helpers.checks import check_integer, integer
-from helpers.privacy import ApproximateDpEvent
 from helpers.synthesis.base import Fitted, Synthesizer
-from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator, Measurement
+from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator
 
 _STRUCTURE_SHARE = 0.3  # of the budget, for the choice of parents
 _USEFULNESS = 4.0  # as published: a table's mean count is at least so many times the scale of its noise
@@ -33,15 +33,9 @@ def mutual_information(counts: ArrayLike) -> float:
     """
     counts = np.asarray(counts, dtype=float)
     table = counts.reshape(-1, counts.shape[-1])
-    n = table.sum()
-    if n == 0:
-        return 0.0
-
-    def entropy(values):
-        shares = values[values > 0] / n
-        return -float(np.sum(shares * np.log(shares)))
-
-    return max(entropy(table.sum(axis=0)) + entropy(table.sum(axis=1)) - entropy(table.ravel()), 0.0)
+    shares = table / max(table.sum(), 1.0)  # all of them 0 where there is no record
+    information = entr(shares.sum(axis=0)).sum() + entr(shares.sum(axis=1)).sum() - entr(shares).sum()
+    return max(float(information), 0.0)
 
 
 def mutual_information_sensitivity(n: int, *, binary: bool = False) -> float:
@@ -72,6 +66,37 @@ def mutual_information_sensitivity(n: int, *, binary: bool = False) -> float:
     return 2 / n * math.log((n + 1) / 2) + (n - 1) / n * math.log((n + 1) / (n - 1))
 
 
+class BayesianNetwork(NamedTuple):
+    """A distribution over codes: each attribute given its parents.
+
+    Attributes
+    ----------
+    edges : tuple of pairs (attribute, parents)
+        In the order of sampling; the label, whose position is the last, comes first.
+    tables : list of arrays (size of each parent, ..., size of the attribute)
+        Conditional probabilities, one table for each of `edges`; they add up to 1 along the last axis.
+    """
+
+    edges: tuple[Edge, ...]
+    tables: list[NDArray[np.float64]]
+
+    def sample(self, n: int, rng: np.random.Generator, given: Mapping[int, int]) -> NDArray[np.intp]:
+        """Codes (n, attributes); exact where the root alone is `given`.
+
+        >>> network = BayesianNetwork(((1, ()), (0, (1,))), [np.array([0.5, 0.5]), np.eye(2)])
+        >>> network.sample(2, np.random.default_rng(0), {1: 0}).tolist()
+        [[0, 0], [0, 0]]
+        """
+        codes = np.empty((n, len(self.edges)), dtype=np.intp)
+        for (child, parents), table in zip(self.edges, self.tables, strict=True):
+            if child in given:
+                codes[:, child] = given[child]
+            else:
+                steps = np.cumsum(table, axis=-1)[tuple(codes[:, j] for j in parents)][..., :-1]
+                codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
+        return codes
+
+
 class PrivBayes(Synthesizer):
     """A Bayesian network with noisy structure and noisy tables; epsilon-DP under replace-one.
 
@@ -86,10 +111,7 @@ class PrivBayes(Synthesizer):
 
     Attributes
     ----------
-    network_ : tuple of pairs (attribute, parents)
-        In the order of sampling; the label, whose position is the last, comes first.
-    tables_ : list of arrays (size of each parent, ..., size of the attribute)
-        Conditional probabilities, one table for each pair of `network_`.
+    model_ : BayesianNetwork
     domain_ : Domain; classes_ : ndarray; guarantee_ : helpers.privacy.Guarantee
 
     Raises
@@ -127,21 +149,20 @@ class PrivBayes(Synthesizer):
         super().__init__(epsilon=epsilon, **shared)
         self.degree = degree
 
-    def _total_budget(self) -> float:
-        return float(self.epsilon)
-
-    def _bound(self) -> ApproximateDpEvent:
-        return ApproximateDpEvent(float(self.epsilon), 0.0)  # how many tables there are depends on the choices
-
-    def _workload(self, n_attributes: int) -> list[Attributes]:
-        return [(j,) for j in range(n_attributes)]  # larger ones only where they fit
-
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         for_structure = _STRUCTURE_SHARE * budget
         n = curator.ledger.n_records()
         limit = n * (budget - for_structure) / (2 * len(sizes) * _USEFULNESS)
         network, spent = self._choose_network(curator, sizes, for_structure, n, min(limit, LARGEST_MARGINAL))
-        return {"network_": network, "tables_": self._measure_tables(curator, network, budget - spent)}
+        needed = [tuple(sorted((child, *parents))) for child, parents in network]
+        largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
+        noisy = [curator.measure(attributes, (budget - spent) / len(largest)) for attributes in largest]
+        tables = []
+        for child, parents in network:
+            wanted = (*parents, child)
+            source = next(measured for measured in noisy if set(wanted) <= set(measured.attributes))
+            tables.append(conditional_table(_marginal(source.counts, source.attributes, wanted)))
+        return {"model_": BayesianNetwork(network, tables)}
 
     def _choose_network(
         self, curator: Curator, sizes: tuple[int, ...], budget: float, n: int, limit: float
@@ -163,7 +184,8 @@ class PrivBayes(Synthesizer):
                 continue
 
             def scores(counts, edges=edges):
-                return np.array([mutual_information(_aligned(counts, edge)) for edge in edges])
+                tables = [(tuple(sorted((child, *parents))), (*parents, child)) for child, parents in edges]
+                return np.array([mutual_information(_marginal(counts(at), at, wanted)) for at, wanted in tables])
 
             binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
             sensitivity = mutual_information_sensitivity(n, binary=binary)
@@ -172,39 +194,6 @@ class PrivBayes(Synthesizer):
             network.append(edges[choice])
             spent += budget / label
         return tuple(network), spent
-
-    def _measure_tables(self, curator: Curator, network: tuple[Edge, ...], budget: float) -> list[NDArray]:
-        needed = [tuple(sorted((child, *parents))) for child, parents in network]
-        largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
-        noisy = [curator.measure(attributes, budget / len(largest)) for attributes in largest]
-        tables = []
-        for (child, parents), attributes in zip(network, needed, strict=True):
-            source = next(measured for measured in noisy if set(attributes) <= set(measured.attributes))
-            tables.append(conditional_table(_summed_out(source, (*parents, child))))
-        return tables
-
-    def _sample_codes(self, n: int, given: dict[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-        return sample_network(self.network_, self.tables_, n, given, rng)
-
-
-def sample_network(
-    network: Sequence[Edge], tables: Sequence[NDArray], n: int, given: Mapping[int, int], rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """Codes (n, attributes) from tables of each attribute given its parents; exact where the root alone is `given`.
-
-    >>> network, tables = [(1, ()), (0, (1,))], [np.array([0.5, 0.5]), np.eye(2)]
-    >>> sample_network(network, tables, 2, {1: 0}, np.random.default_rng(0)).tolist()
-    [[0, 0], [0, 0]]
-    """
-    codes = np.empty((n, len(network)), dtype=np.intp)
-    for (child, parents), table in zip(network, tables, strict=True):
-        if child in given:
-            codes[:, child] = given[child]
-        else:
-            shares = table[tuple(codes[:, j] for j in parents)]
-            steps = np.cumsum(np.broadcast_to(shares, (n, table.shape[-1])), axis=1)[:, :-1]
-            codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
-    return codes
 
 
 def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: int, limit: float) -> list[Attributes]:
@@ -220,18 +209,9 @@ def _parent_sets(child: int, chosen: list[int], sizes: tuple[int, ...], degree: 
     return [parents for order in orders for parents in combinations(chosen, order) if maximal(parents)] or [()]
 
 
-def _aligned(counts: Callable[[Attributes], NDArray], edge: Edge) -> NDArray:
-    """Counts of parents and child, the child on the last axis."""
-    child, parents = edge
-    attributes = tuple(sorted((*parents, child)))
-    return np.moveaxis(counts(attributes), attributes.index(child), -1)
-
-
-def _summed_out(measured: Measurement, wanted: Attributes) -> NDArray:
-    """The marginal of `wanted` from a noisy one that holds them, with axes in their order."""
-    others = tuple(axis for axis, j in enumerate(measured.attributes) if j not in wanted)
-    kept = [j for j in measured.attributes if j in wanted]
-    return np.transpose(measured.counts.sum(axis=others), [kept.index(j) for j in wanted])
+def _marginal(counts: NDArray, attributes: Attributes, wanted: Attributes) -> NDArray:
+    """Counts of the wanted attributes, in their order, from a marginal that has them and perhaps others."""
+    return np.einsum(counts, range(counts.ndim), [attributes.index(j) for j in wanted])
 
 
 def conditional_table(noisy: NDArray) -> NDArray:
