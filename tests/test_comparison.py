@@ -75,8 +75,7 @@ def test_gains_stay_in_their_range_and_signs_follow_from_the_interval():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: (t, {"method": "z"}), "got none for"),
-        (lambda t: (t, {"nothing": 1}), "column must be one of"),
+        (lambda t: (t, {"method": "z"}), "a baseline 'z' on its split"),
         (lambda t: (pd.concat([t, t[:1]]), {"method": "a"}), "repeated rows"),
         (lambda t: (t.drop(index=0), {"method": "a"}), "a baseline 'a' on its split, not so in 0"),
     ],
@@ -131,24 +130,6 @@ def test_the_correction_is_exact_in_expectation_for_means_of_test_parts():
     scores = overlapping_means(20_000, n_splits, fraction, seed=3)
     ratio = scores.mean(axis=1).var() / scores.var(axis=1, ddof=1).mean()
     assert ratio == pytest.approx(1 / n_splits + fraction / (1 - fraction), rel=0.05)
-
-
-def test_welch_is_scipys():
-    rng = np.random.default_rng(4)
-    x, y = rng.normal(1, 2, 9), rng.normal(0, 1, 5)
-    table = [pd.DataFrame({"mean": [v.mean()], "sd": [v.std(ddof=1)], "n": [v.size]}) for v in (x, y)]
-    row = comparison.gap_of_means(*table).iloc[0]
-    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
-    assert [row.low, row.high] == pytest.approx([wanted.low, wanted.high])
-
-
-def test_gaps_are_matched_by_index_and_constants_differ_exactly():
-    new = pd.DataFrame({"mean": [0.5, np.nan, 0.9], "sd": [0.0, 0.1, 0.1], "n": 5}, index=["a", "b", "c"])
-    old = pd.DataFrame({"mean": [0.4, 0.4], "sd": [0.0, 0.1], "n": 5}, index=["a", "b"])
-    gap = comparison.gap_of_means(new, old)
-    assert gap.index.tolist() == ["a", "b"]
-    assert gap.loc["a", ["low", "high"]].tolist() == pytest.approx([0.1, 0.1])
-    assert gap.sign.tolist() == [BETTER, OPEN]
 
 
 # ------------------------------------------------------------------------------------------------------- tallies

@@ -60,8 +60,9 @@ def paired_gains(
     Raises
     ------
     ValueError
-        Unknown columns, a baseline that does not occur or occurs twice on one split, a repeated trial, or a trial
-        whose split has no baseline.
+        A baseline that occurs twice on one split, a repeated trial, or a trial whose split has no baseline.
+    KeyError
+        Unknown columns.
 
     Source: Nadeau and Bengio 2003, Inference for the generalization error, equation (9).
 
@@ -72,66 +73,33 @@ def paired_gains(
     >>> paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=0.3).sign[0]
     'open'
     """
-    by = [by] if isinstance(by, str) else list(by)
+    by, values = [by] if isinstance(by, str) else list(by), list(values)
     variants = list(baseline) if variants is None else list(variants)
-    metrics.check_columns(trials, [*by, *variants, *baseline, *values, split])
     if trials.duplicated([*by, *variants, split]).any():
         raise ValueError(f"trials must have one row per {[*by, *variants, split]}, got repeated rows")
     name = ", ".join(str(value) for value in baseline.values())
     is_base = np.logical_and.reduce([trials[column] == value for column, value in baseline.items()])
-    base, rest = trials[is_base].set_index([*by, split])[list(values)], trials[~is_base]
-    if base.empty or not base.index.is_unique:
-        found = "none" if base.empty else "several on one split"
-        raise ValueError(f"baseline must be one row per {[*by, split]}, got {found} for {dict(baseline)!r}")
-    keys = pd.MultiIndex.from_frame(rest[[*by, split]]) if by else pd.Index(rest[split])
-    if not keys.isin(base.index).all():
+    base, rest = trials[is_base].set_index([*by, split])[values], trials[~is_base].set_index([*by, split])
+    if not base.index.is_unique:
         raise ValueError(
-            f"every trial must have a baseline {name!r} on its split, not so in {keys[~keys.isin(base.index)][0]}"
+            f"baseline must be one row per {[*by, split]}, got several on one split for {dict(baseline)!r}"
         )
+    alone = rest.index[~rest.index.isin(base.index)]
+    if len(alone):
+        raise ValueError(f"every trial must have a baseline {name!r} on its split, not so in {alone[0]}")
     signs = np.array([-1 if value in metrics.LOWER_IS_BETTER else 1 for value in values])
-    gains = rest[[*by, *variants, split]].copy()
-    gains[list(values)] = signs * (rest[list(values)].to_numpy(float) - base.loc[keys].to_numpy(float))
+    rest[values] = signs * (rest[values].to_numpy(float) - base.loc[rest.index].to_numpy(float))
+    spans = {value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]}
     table = metrics.summary(
-        gains, [*by, *variants], values=values, seed=split, test_fraction=test_fraction,
-        ranges={value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]},
-    )  # fmt: skip
+        rest.reset_index(), [*by, *variants], values, seed=split, test_fraction=test_fraction, ranges=spans
+    )
     table.insert(len(by) + len(variants), "baseline", name)
-    return _signed(table)
+    return signed(table)
 
 
-def _signed(table: pd.DataFrame) -> pd.DataFrame:
+def signed(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of intervals with their `sign`, as in `paired_gains`."""
     return table.assign(sign=np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN))
-
-
-def gap_of_means(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
-    """Difference of two independent means, with Welch's 95 % interval; for means without their trials.
-
-    It takes trials as independent, so it is over repetitions on one data set; where the trials share splits,
-    `paired_gains` has the narrower interval.
-
-    Parameters
-    ----------
-    new, old : DataFrame
-        Columns `mean`, `sd` and `n` (at least 2); rows are matched by their index.
-
-    Returns
-    -------
-    DataFrame
-        `mean` (new minus old), `low`, `high` and `sign`, on the rows that both have; NaN where a mean is missing.
-
-    >>> a, b = (pd.DataFrame({"mean": [m], "sd": [0.1], "n": [10]}) for m in (0.8, 0.6))
-    >>> gap_of_means(a, b)[["low", "high"]].round(3).values.tolist()
-    [[0.106, 0.294]]
-    """
-    new, old = new.align(old, join="inner", axis=0)
-    parts = [table.sd**2 / table.n for table in (new, old)]
-    error = np.sqrt(parts[0] + parts[1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = error**4 / (parts[0] ** 2 / (new.n - 1) + parts[1] ** 2 / (old.n - 1))
-    # Two constants differ by exactly their difference, with whatever degrees of freedom.
-    margin = stats.t.ppf((1 + metrics.LEVEL) / 2, freedom.fillna(np.inf)) * error
-    gap = new["mean"] - old["mean"]
-    return _signed(pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin}))
 
 
 def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
@@ -140,7 +108,7 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     Parameters
     ----------
     gains : DataFrame
-        From `paired_gains` or `gap_of_means`.
+        From `paired_gains`, or another table with `mean`, `low` and `high`.
     by : str or sequence of str
         One row for each value of these columns; by default one row in all.
 
@@ -156,22 +124,18 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     [1.0, 0.0, 3.0, 0.067, 0.2, 1.0]
     """
     by = [by] if isinstance(by, str) else list(by)
-    metrics.check_columns(gains, [*by, "mean", "low", "high"])
     decided = gains[gains.low.notna()]
-    groups = decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]
     rows = []
-    for key, part in groups:
-        rows.append(
-            dict(zip(by, key, strict=True))
-            | {
-                BETTER: int((part.low > 0).sum()),
-                WORSE: int((part.high < 0).sum()),
-                "settings": len(part),
-                "mean gain": part["mean"].mean(),
-                "largest gain": part["mean"].max(),
-                "by chance": int(stats.binom.ppf(0.975, len(part), 0.025)),
-            }
-        )
+    for key, part in decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]:
+        counts = {
+            BETTER: int((part.low > 0).sum()),
+            WORSE: int((part.high < 0).sum()),
+            "settings": len(part),
+            "mean gain": part["mean"].mean(),
+            "largest gain": part["mean"].max(),
+            "by chance": int(stats.binom.ppf(0.975, len(part), 0.025)),
+        }
+        rows.append(dict(zip(by, key, strict=True)) | counts)
     return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
 
 
@@ -209,7 +173,6 @@ def signed_rank(gains: pd.DataFrame) -> dict[str, float]:
     >>> signed_rank(pd.DataFrame({"dataset": list("abcdef"), "mean": [.1, .2, .3, .4, .5, .6]}))["p_value"]
     0.03125
     """
-    metrics.check_columns(gains, ["dataset", "mean"])
     if gains["dataset"].duplicated().any() or len(gains) < 2 or gains["mean"].isna().any():
         raise ValueError(f"gains must have one number for each of at least two data sets, got {len(gains)} rows")
     mean = gains["mean"].to_numpy(float)
