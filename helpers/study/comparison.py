@@ -124,18 +124,10 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     [1.0, 0.0, 3.0, 0.067, 0.2, 1.0]
     """
     by = [by] if isinstance(by, str) else list(by)
-    decided = gains[gains.low.notna()]
-    rows = []
+    decided, rows = gains[gains.low.notna()], []
     for key, part in decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]:
-        counts = {
-            BETTER: int((part.low > 0).sum()),
-            WORSE: int((part.high < 0).sum()),
-            "settings": len(part),
-            "mean gain": part["mean"].mean(),
-            "largest gain": part["mean"].max(),
-            "by chance": int(stats.binom.ppf(0.975, len(part), 0.025)),
-        }
-        rows.append(dict(zip(by, key, strict=True)) | counts)
+        better, worse, by_chance = (part.low > 0).sum(), (part.high < 0).sum(), stats.binom.ppf(0.975, len(part), 0.025)
+        rows.append((*key, better, worse, len(part), part["mean"].mean(), part["mean"].max(), int(by_chance)))
     return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
 
 

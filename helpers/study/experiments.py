@@ -403,12 +403,11 @@ def _function_content(function: types.FunctionType) -> tuple:
 def _class_content(cls: type) -> tuple:
     # What Python keeps under other special names describes the class again, partly in ways that cannot be pickled.
     parts = {
-        name: getattr(value, "__func__", value)
+        name: (value.fget, value.fset) if isinstance(value, property) else getattr(value, "__func__", value)
         for name, value in vars(cls).items()
         if isinstance(value, types.FunctionType) or not name.startswith(("__", "_abc"))
     }
-    properties = {name: (value.fget, value.fset) for name, value in parts.items() if isinstance(value, property)}
-    return cls.__bases__, parts | properties
+    return cls.__bases__, parts
 
 
 def _plain(code: types.CodeType) -> tuple:

@@ -43,13 +43,7 @@ def metric_range(metric: str) -> tuple[float, float]:
     return _RANGES.get("recall" if metric.startswith("recall_") else metric, (-np.inf, np.inf))
 
 
-def score(
-    y: np.ndarray,
-    scores: np.ndarray,
-    threshold: float = 0.5,
-    *,
-    class_names: Sequence[str] | None = None,
-) -> dict[str, float]:
+def score(y: np.ndarray, scores: np.ndarray, threshold: float = 0.5) -> dict[str, float]:
     """One row of metrics.
 
     Two classes: `scores` has shape (n,), a higher score means more probably the minority (class 1), and class 1 is
@@ -61,7 +55,7 @@ def score(
     equals balanced accuracy, `g_mean` = sqrt(recall * specificity), `mcc`, `accuracy`, `prevalence` = n1/n, `n` and
     `undefined_precision`. More classes: `auc` and `pr_auc` are means of one class against the rest, `f1`, `precision`
     and `recall` are macro means, `worst_class_accuracy` is the least recall, `g_mean` the geometric mean of the
-    recalls; `recall_<class>` per class and `absent_classes` are added, `specificity` and `prevalence` left out.
+    recalls; `recall_<code>` per class and `absent_classes` are added, `specificity` and `prevalence` left out.
 
     Where a metric is undefined:
 
@@ -80,8 +74,6 @@ def score(
         Finite; probabilities or any other scores.
     threshold : float
         Decision threshold, two classes only.
-    class_names : sequence of K str, optional
-        For the `recall_<class>` keys; the codes by default.
 
     Returns
     -------
@@ -99,12 +91,20 @@ def score(
     >>> row["recall"], row["precision"], round(row["g_mean"], 4)
     (1.0, 0.5, 0.8165)
     """
-    y, scores = _check_labels_and_scores(y, scores)
-    threshold = check_real("threshold", threshold)
-    names = [str(k) for k in range(2 if scores.ndim == 1 else scores.shape[1])]
-    if class_names is not None and len(names) != len(class_names):
-        raise ValueError(f"class_names must be {len(names)} names, got {len(class_names)}")
-    is_binary, codes, present = scores.ndim == 1, np.arange(len(names)), np.unique(y)
+    y, scores = np.asarray(y), np.asarray(scores, dtype=np.float64)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y must be an array of shape (n,) with n >= 1, got shape {y.shape}")
+    is_binary = scores.shape == y.shape
+    if not is_binary and not (scores.ndim == 2 and scores.shape[0] == y.size and scores.shape[1] >= 3):
+        raise ValueError(
+            f"scores must be an array of shape ({y.size},), or ({y.size}, K) with K >= 3, got shape {scores.shape}"
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite, got NaN or infinite values")
+    codes, present = np.arange(2 if is_binary else scores.shape[1]), np.unique(y)
+    if not np.isin(y, codes).all():
+        raise ValueError(f"y must be codes 0..{codes[-1]}, got {present[:10].tolist()}")
+    y, threshold = y.astype(np.int64), check_real("threshold", threshold)
     predicted = (scores >= threshold).astype(int) if is_binary else scores.argmax(axis=1)
     # One pass for all that counts say, since most of the time goes into each call's own checks.
     counted = precision_recall_fscore_support(y, predicted, labels=codes, zero_division=np.nan)
@@ -136,28 +136,12 @@ def score(
     if is_binary:
         row["prevalence"] = y.mean()
     else:
-        row |= {f"recall_{name}": recall for name, recall in zip(class_names or names, recalls, strict=True)}
+        row |= {f"recall_{code}": recall for code, recall in enumerate(recalls)}
     return (
         {name: float(value) for name, value in row.items()}
         | {"n": y.size, "undefined_precision": np.setdiff1d(shown, predicted).size}
         | ({} if is_binary else {"absent_classes": codes.size - present.size})
     )
-
-
-def _check_labels_and_scores(y, scores) -> tuple[np.ndarray, np.ndarray]:
-    y, scores = np.asarray(y), np.asarray(scores, dtype=np.float64)
-    if y.ndim != 1 or y.size == 0:
-        raise ValueError(f"y must be an array of shape (n,) with n >= 1, got shape {y.shape}")
-    if scores.shape != y.shape and not (scores.ndim == 2 and scores.shape[0] == y.size and scores.shape[1] >= 3):
-        raise ValueError(
-            f"scores must be an array of shape ({y.size},), or ({y.size}, K) with K >= 3, got shape {scores.shape}"
-        )
-    if not np.isfinite(scores).all():
-        raise ValueError("scores must be finite, got NaN or infinite values")
-    n_classes = 2 if scores.ndim == 1 else scores.shape[1]
-    if not np.isin(y, np.arange(n_classes)).all():
-        raise ValueError(f"y must be codes 0..{n_classes - 1}, got {np.unique(y)[:10].tolist()}")
-    return y.astype(np.int64), scores
 
 
 def summary(
@@ -233,17 +217,7 @@ def summary(
             # A single trial has no standard deviation: pandas gives NaN, and so the interval is.
             n, mean, sd = len(sample), sample.mean(), sample.std()
             margin = stats.t.ppf((1 + LEVEL) / 2, n - 1) * (sd * np.sqrt(1 / max(n, 1) + overlap))
-            rows.append(
-                dict(zip(by, setting, strict=True))
-                | {
-                    "metric": metric,
-                    "mean": mean,
-                    "sd": sd,
-                    "low": np.clip(mean - margin, least, most),
-                    "high": np.clip(mean + margin, least, most),
-                    "n": n,
-                    "n_undefined": len(trials) - n,
-                    "over": NEW_DATA if overlap else THIS_DATA,
-                }
-            )
+            low, high = np.clip([mean - margin, mean + margin], least, most)
+            over = NEW_DATA if overlap else THIS_DATA
+            rows.append((*setting, metric, mean, sd, low, high, n, len(trials) - n, over))
     return pd.DataFrame(rows, columns=[*by, "metric", "mean", "sd", "low", "high", "n", "n_undefined", "over"])
