@@ -11,8 +11,7 @@ Neighbours are replace-one, with n public, or add/remove-one; the noise is the s
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -77,30 +76,24 @@ class _DisjointLearners(ModelPredictions, Ensemble):
             return np.array([answer(X[parts == k], y[parts == k], seed) for k, seed in enumerate(seeds)])
 
         def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
+            # Learners that draw from numpy's global state would be coupled: one record could move the answers of all
+            # that come later. So each has it as it was before, or seeded for itself.
+            before = np.random.get_state()  # noqa: NPY002
             # Neither an error nor a warning may leave: whatever it is, it depends on private values.
-            with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(seed):
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 try:
+                    if seed is not None:
+                        np.random.seed(seed % 2**32)  # noqa: NPY002
                     found = said(fit_learner(self._new(seed), X, y))
                     usable = found.shape == silence.shape and np.isfinite(found).all()
                 except (Exception, SystemExit):
                     usable = False
+                finally:
+                    np.random.set_state(before)  # noqa: NPY002
             return found if usable else silence
 
         return ledger.view(answers)
-
-
-@contextmanager
-def _own_global_state(seed: int | None) -> Iterator[None]:
-    """Seed numpy's global state for one learner and restore it: learners that draw from it would be coupled, and one
-    record could move the answers of all that come later."""
-    before = np.random.get_state()  # noqa: NPY002
-    try:
-        if seed is not None:
-            np.random.seed(seed % 2**32)  # noqa: NPY002
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
 
 
 class SubsampleAndAggregateClassifier(_DisjointLearners):
@@ -170,15 +163,14 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
         self.estimator_ = fit_learner(self._new(), *made_up(4, d, self.classes_))
-        shapes = [np.shape(getattr(self.estimator_, name, ())) for name in ("coef_", "intercept_")]
-        if shapes != [(1, d), (1,)]:
-            raise ValueError(
-                f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"
-            )
         try:
+            shapes = [self.estimator_.coef_.shape, self.estimator_.intercept_.shape]
             self.estimator_.coef_, self.estimator_.intercept_ = np.zeros((1, d)), np.ones(1)
         except AttributeError:
-            raise ValueError(f"estimator must let coef_ and intercept_ be set, got {self.estimator!r}") from None
+            shapes = []
+        if shapes != [(1, d), (1,)]:
+            allowed = "coef_ (1, d) and intercept_ (1,) that can be set"
+            raise ValueError(f"estimator must have {allowed}, got shapes {shapes} of {self.estimator!r}")
 
         def shortened(learner: Any) -> NDArray:
             found = np.append(learner.coef_, learner.intercept_)
@@ -203,10 +195,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
 
 def _check_table(name: str, value: Any) -> NDArray[np.float64]:
-    try:
-        return check_array(value, dtype=np.float64, input_name=name)
-    except TypeError:
-        raise ValueError(f"{name} must be a table of numbers, got {value!r}") from None
+    return check_array(value, dtype=np.float64, input_name=name)
 
 
 class PATEClassifier(_DisjointLearners):

@@ -14,21 +14,14 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import check_choice, check_integer, check_real, choice, integer, optional, real
 from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    ChangedRows,
-    Guarantee,
-    Ledger,
-    child_state,
-    compose,
-)
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, Ledger, child_state, compose
 from helpers.privacy.search import largest
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "public-strata")
@@ -107,12 +100,7 @@ def assign_by_rank(y: ArrayLike, n_bags: int) -> NDArray[np.int64]:
     [0, 0, 1, 1, 0, 1]
     """
     n_bags = check_integer("n_bags", n_bags, low=1)
-    y = np.asarray(y)
-    bags = np.zeros(len(y), dtype=np.int64)
-    for label in np.unique(y):
-        members = np.flatnonzero(y == label)
-        bags[members] = np.arange(len(members)) % n_bags
-    return bags
+    return pd.Series(y).groupby(np.asarray(y)).cumcount().to_numpy() % n_bags
 
 
 # --- the budget -----------------------------------------------------------------------------------
@@ -207,9 +195,10 @@ def learner_epsilon(
     [0.4139, 0.2623, 0.4145]
     """
 
-    return largest_budget(
-        lambda inner: ensemble_guarantee(Guarantee(inner, inner_delta, relation), **options).epsilon, epsilon
-    )
+    def total(inner: float) -> float:
+        return ensemble_guarantee(Guarantee(inner, inner_delta, relation), **options).epsilon
+
+    return largest_budget(total, epsilon)
 
 
 def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
@@ -417,9 +406,8 @@ class PrivateBaggingClassifier(Ensemble):
             else:
                 parts = [(X[rows], y[rows]) for rows in bags]
             # Each with noise of its own.
-            states = [child_state(self.random_state, rng) for _ in parts]
-            learners = [self._learner(self.learner_epsilon_, state) for state in states]
-            return [fit_learner(learner, *part) for learner, part in zip(learners, parts, strict=True)]
+            learner = partial(self._learner, self.learner_epsilon_)
+            return [fit_learner(learner(child_state(self.random_state, rng)), *part) for part in parts]
 
         self.estimators_ = ledger.fitted(fit_all, shared_out)
         self.guarantee_ = ledger.guarantee(shared_out.epsilon, shared_out.delta, source=shared_out.source)

@@ -136,14 +136,11 @@ def planned_guarantee(
     """
     spread = np.zeros((n_rows, n_features))
     spread[:, 0] = np.linspace(-1, 1, n_rows)
-    stated = []
     # Two data sets that differ in the values and in which classes occur.
-    for X, y in (made_up(n_rows, n_features, classes), (spread, np.full(n_rows, classes[0]))):
-        guarantee = getattr(make().fit(X, y), "guarantee_", None)
-        if not isinstance(guarantee, Guarantee):
-            raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
-        stated.append(guarantee)
-    first, second = stated
+    tables = made_up(n_rows, n_features, classes), (spread, np.full(n_rows, classes[0]))
+    first, second = (getattr(make().fit(*table), "guarantee_", None) for table in tables)
+    if not isinstance(first, Guarantee):
+        raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
     if first != second:
         raise ValueError(
             f"estimator must have one guarantee whatever its records are, got {first} and {second} for made-up records"

@@ -5,6 +5,7 @@ stands inside the loss as the log-odds of the classes and is the threshold as we
 on development sets alone (`benchmarks/defaults.py`).
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,30 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from helpers.checks import any_value, check_choice, check_classes, check_real, validate_records
+from helpers.checks import any_value, check_choice, validate_records
 from helpers.erm import LOGISTIC, ObjectivePerturbationClassifier, Softmax, default_regularization, fixed_weights
 from helpers.erm.partitions import count_records, gathered, is_partitioned
 from helpers.meta.learners import fit_learner
 from helpers.predictions import ModelPredictions
-from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state
-
-_OF_THE_LEARNER = (
-    "epsilon",
-    "delta",
-    "bounds",
-    "intercept_scaling",
-    "rows",
-    "counts_share",
-    "neighbouring",
-    "n_records",
-)
-
-
-def _check_penalty(name: str, value: Any) -> None:
-    if isinstance(value, str):
-        check_choice(name, value, ("auto",))
-    else:
-        check_real(name, value, low=0, inclusive="neither")
+from helpers.privacy import REPLACE_ONE, PrivateMixin, child_state
 
 
 class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
@@ -108,9 +91,10 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
     """
 
     _allowed: ClassVar[dict] = {
-        **dict.fromkeys((*_OF_THE_LEARNER, "noise"), any_value),  # it checks them itself
-        "regularization": _check_penalty,
-        "classes": lambda _, classes: check_classes(classes),
+        # The learner has the same parameters, and checks them.
+        **dict.fromkeys(("epsilon", "delta", "counts_share", "classes", "neighbouring", "n_records"), any_value),
+        **dict.fromkeys(("bounds", "intercept_scaling", "rows", "noise"), any_value),
+        "regularization": lambda name, value: isinstance(value, str) and check_choice(name, value, ("auto",)),
     }
 
     def __init__(
@@ -153,9 +137,8 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
             fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         self.n_features_in_ = X.shape[1]
-        # No noise is drawn here, and the learner keys its own by the records.
-        ledger = Ledger((X, y), self.neighbouring, self._noise_generator())
-        learner = self._learner().set_params(random_state=child_state(self.random_state, ledger.rng))
+        # No noise is drawn here: the learner keys its own by the records.
+        learner = self._learner().set_params(random_state=child_state(self.random_state, self._noise_generator()))
         if self.regularization == "auto":
             several = len(self.classes) - 1
             learner.regularization = default_regularization(
@@ -167,13 +150,11 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
                 loss=LOGISTIC if several == 1 else Softmax(several + 1),
                 weighting=fixed_weights(1.0, self.neighbouring),
             )
-        self.estimator_ = ledger.fitted(lambda records: fit_learner(learner, *records))
-        self.classes_, self.offset_ = self.estimator_.classes_, self.estimator_.offset_
-        self.coef_, self.intercept_ = self.estimator_.coef_, self.estimator_.intercept_
-        self.threshold_ = self.offset_
-        given = self.estimator_.guarantee_
-        source = f"{given.source}; one noisy count as offset and threshold"
-        self.guarantee_ = ledger.guarantee(given.epsilon, given.delta, source=source)
+        self.estimator_ = fit_learner(learner, X, y)
+        for name in ("classes_", "coef_", "intercept_", "offset_"):
+            setattr(self, name, getattr(self.estimator_, name))
+        self.threshold_, given = self.offset_, self.estimator_.guarantee_
+        self.guarantee_ = replace(given, source=f"{given.source}; one noisy count as offset and threshold")
         return self
 
     def predict(self, X: ArrayLike) -> NDArray:
@@ -182,7 +163,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0).astype(int)]
 
     def _model(self) -> ObjectivePerturbationClassifier:
-        return self.estimator_ if hasattr(self, "estimator_") else ObjectivePerturbationClassifier()
+        return getattr(self, "estimator_", ObjectivePerturbationClassifier())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -191,9 +172,9 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
 
     def _learner(self) -> ObjectivePerturbationClassifier:
         """The learner without a seed, and without the penalty that the number of records gives."""
-        in_a_box = self.noise == "auto" and self.delta == 0 and self.bounds is not None
-        noise = "cube" if in_a_box else self.noise
-        learner = ObjectivePerturbationClassifier(prior="offset", noise=noise, classes=self.classes)
-        if self.regularization != "auto":
-            learner.regularization = self.regularization
-        return learner.set_params(**{name: getattr(self, name) for name in _OF_THE_LEARNER})
+        parameters = self.get_params(deep=False) | {"prior": "offset", "random_state": None}
+        if self.regularization == "auto":
+            del parameters["regularization"]
+        if self.noise == "auto" and self.delta == 0 and self.bounds is not None:
+            parameters["noise"] = "cube"
+        return ObjectivePerturbationClassifier(**parameters)

@@ -19,15 +19,7 @@ from scipy.optimize import brentq
 from sklearn.model_selection import ParameterGrid
 
 from helpers.checks import any_value, check_choice, check_classes, check_real, choice, optional, real
-from helpers.meta.learners import (
-    Records,
-    Wrapper,
-    check_learner,
-    fit_learner,
-    new_learner,
-    planned_guarantee,
-    restate,
-)
+from helpers.meta.learners import Records, Wrapper, check_learner, fit_learner, new_learner, planned_guarantee, restate
 from helpers.predictions import ModelPredictions
 from helpers.privacy import EXACT_REALS, REPLACE_ONE, Guarantee, Ledger, child_state
 
@@ -95,12 +87,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
                 raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
             for cost in self.mistake_costs.values():
                 check_real("mistake_costs", cost, low=0, high=1)
-        try:
-            grid = list(ParameterGrid(self.param_grid))
-        except TypeError as error:
-            raise ValueError(
-                f"param_grid must be a dict of lists, or a list of such, got {self.param_grid!r}"
-            ) from error
+        grid = list(ParameterGrid(self.param_grid))
         if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
             raise ValueError(
                 f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
@@ -240,9 +227,9 @@ class PartitionedSearch(_PrivateSearch):
         self.parts = parts
 
     def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
-        return (
-            np.array_split(order, n_candidates + 1) if self.parts == "disjoint" else super()._cut(order, n_candidates)
-        )
+        if self.parts == "disjoint":
+            return np.array_split(order, n_candidates + 1)
+        return super()._cut(order, n_candidates)
 
     def _trial_epsilon(self) -> float:
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))

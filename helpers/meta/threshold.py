@@ -198,10 +198,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
 
         try:
             planned = at(len(self.classes_))
-        except ValueError:
-            if not len(X):
-                raise
-            planned = None  # too few for this learner, perhaps
+        except ValueError:  # too few for this learner, perhaps
+            planned = None
         if planned is None or planned.neighbouring is REPLACE_ONE:
             if not len(X):
                 raise ValueError("X must have at least one record under replace-one, got 0 sample(s)")
