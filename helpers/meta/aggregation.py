@@ -12,12 +12,13 @@ Neighbours are replace-one, with n public, or add/remove-one; the noise is the s
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import NeighboringRelation
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
@@ -30,10 +31,13 @@ from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state, gaus
 _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 
 
+@dataclass(eq=False, repr=False)
 class _DisjointLearners(ModelPredictions, Ensemble):
     """Parts, learners and predictions of both."""
 
     _allowed: ClassVar[dict] = {"estimator": partial(check_learner, needed=())}
+
+    n_estimators: int = 20
 
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, None]:
         self._check_parts(len(X))
@@ -96,6 +100,7 @@ class _DisjointLearners(ModelPredictions, Ensemble):
         return ledger.view(answers)
 
 
+@dataclass(eq=False, repr=False)
 class SubsampleAndAggregateClassifier(_DisjointLearners):
     """A linear classifier with the noisy mean of the coefficients that learners without noise find on disjoint parts.
 
@@ -156,9 +161,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
     _allowed: ClassVar[dict] = {"radius": real(low=1e-100)}  # below, the length of a vector is lost to underflow
 
-    def __init__(self, estimator=None, n_estimators=20, epsilon=1.0, delta=0.0, radius=1.0, **shared):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.radius = radius
+    radius: float = 1.0
 
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
@@ -198,6 +201,7 @@ def _check_table(name: str, value: Any) -> NDArray[np.float64]:
     return check_array(value, dtype=np.float64, input_name=name)
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(_DisjointLearners):
     """A student that learns public records with the noisy votes of teachers, which learn disjoint parts of the private.
 
@@ -262,12 +266,9 @@ class PATEClassifier(_DisjointLearners):
     _allowed: ClassVar[dict] = {"public_records": optional(_check_table), "n_queries": integer(low=1)}
     _predictor = "student_"
 
-    def __init__(
-        self, estimator=None, n_estimators=20, epsilon=1.0, delta=1e-6, public_records=None, n_queries=100, **shared
-    ):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.public_records = public_records
-        self.n_queries = n_queries
+    delta: float = 1e-6
+    public_records: ArrayLike | None = None
+    n_queries: int = 100
 
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d, rng = self.n_features_in_, ledger.rng

@@ -9,7 +9,7 @@ Neighbours are replace-one, with n public, unless a function says otherwise.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -229,6 +229,7 @@ def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
 # --- the estimator --------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Ensemble(Wrapper):
     """A wrapper around several learners of one kind. Not for use by itself."""
 
@@ -238,11 +239,11 @@ class Ensemble(Wrapper):
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
     }
 
-    def __init__(self, estimator=None, n_estimators=10, epsilon=1.0, delta=0.0, neighbouring=REPLACE_ONE, **shared):
-        super().__init__(estimator, epsilon, **shared)
-        self.n_estimators = n_estimators
-        self.delta = delta
-        self.neighbouring = neighbouring
+    n_estimators: int = 10
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    neighbouring: NeighboringRelation = REPLACE_ONE
 
     def _check_parts(self, n_rows: int) -> None:
         """Refuse more disjoint parts than rows; where the number of rows is private, parts may well be empty."""
@@ -252,6 +253,7 @@ class Ensemble(Wrapper):
             )
 
 
+@dataclass(eq=False, repr=False)
 class PrivateBaggingClassifier(Ensemble):
     """A vote of private classifiers, each fitted to its own bag, within one total budget.
 
@@ -337,25 +339,11 @@ class PrivateBaggingClassifier(Ensemble):
         "n_records": optional(integer(low=1)),
     }
 
-    def __init__(
-        self,
-        estimator=None,
-        n_estimators=10,
-        epsilon=1.0,
-        delta=0.0,
-        sampling="without-replacement",
-        sample_size=None,
-        voting="hard",
-        composition="basic",
-        n_records=None,
-        **shared,
-    ):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.sampling = sampling
-        self.sample_size = sample_size
-        self.voting = voting
-        self.composition = composition
-        self.n_records = n_records
+    sampling: str = "without-replacement"
+    sample_size: int | None = None
+    voting: str = "hard"
+    composition: str = "basic"
+    n_records: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -5,10 +5,12 @@ stands inside the loss as the log-odds of the classes and is the threshold as we
 on development sets alone (`benchmarks/defaults.py`).
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -21,6 +23,7 @@ from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, PrivateMixin, child_state
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
     """Private logistic regression for rare classes: ranking, probabilities and decisions within one budget.
 
@@ -97,33 +100,18 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         "regularization": lambda name, value: isinstance(value, str) and check_choice(name, value, ("auto",)),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=0.0,
-        bounds=None,
-        regularization="auto",
-        intercept_scaling=0.1,
-        rows="unit",
-        noise="auto",
-        counts_share=0.1,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.regularization = regularization
-        self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.noise = noise
-        self.counts_share = counts_share
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 0.0
+    bounds: ArrayLike | None = None
+    regularization: float | str = "auto"
+    intercept_scaling: float = 0.1
+    rows: str = "unit"
+    noise: str = "auto"
+    counts_share: float = 0.1
+    classes: Sequence[Any] = (0, 1)
+    neighbouring: NeighboringRelation = REPLACE_ONE
+    n_records: int | None = None
+    random_state: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -163,7 +151,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0).astype(int)]
 
     def _model(self) -> ObjectivePerturbationClassifier:
-        return getattr(self, "estimator_", ObjectivePerturbationClassifier())
+        return self.estimator_ if hasattr(self, "estimator_") else ObjectivePerturbationClassifier()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

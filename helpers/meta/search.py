@@ -8,6 +8,7 @@ three trials however many there were. Both promise their whole `epsilon` for the
 
 import math
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import cycle
 from typing import Any, ClassVar
@@ -63,6 +64,7 @@ def draw_repeats(rng: np.random.Generator, mean: float, law: str = "geometric") 
     return int(rng.logseries(-math.expm1(-t)))
 
 
+@dataclass(eq=False, repr=False)
 class _PrivateSearch(ModelPredictions, Wrapper):
     """What both searches share: the grid, the learners, the score. Not for use by itself."""
 
@@ -73,12 +75,12 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         "classes": lambda _, classes: check_classes(classes),
     }
     _predictor = "best_estimator_"
-    _source: str
+    _source: ClassVar[str]
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, mistake_costs=None, **shared):
-        super().__init__(estimator, epsilon, **shared)
-        self.param_grid = param_grid
-        self.mistake_costs = mistake_costs
+    param_grid: Any
+    epsilon: float = 1.0
+    _: KW_ONLY
+    mistake_costs: dict | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -166,6 +168,7 @@ def _parts(ledger: Ledger, cut: list[NDArray]) -> list[Ledger]:
     return ledger.parts([partial(held, rows) for rows in cut])
 
 
+@dataclass(eq=False, repr=False)
 class PartitionedSearch(_PrivateSearch):
     """Choice among candidates by the exponential mechanism on the mistakes that each makes on records held out.
 
@@ -222,9 +225,7 @@ class PartitionedSearch(_PrivateSearch):
 
     _allowed: ClassVar[dict] = {"parts": choice("disjoint", "shared")}
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, parts="disjoint", **shared):
-        super().__init__(estimator, param_grid, epsilon, **shared)
-        self.parts = parts
+    parts: str = "disjoint"
 
     def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
         if self.parts == "disjoint":
@@ -246,6 +247,7 @@ class PartitionedSearch(_PrivateSearch):
         return candidates[best][0], learners[best]
 
 
+@dataclass(eq=False, repr=False)
 class RepeatedSearch(_PrivateSearch):
     """Best of a random number of trials of randomly drawn candidates, judged by noisy mistakes on records held out.
 
@@ -293,10 +295,8 @@ class RepeatedSearch(_PrivateSearch):
 
     _allowed: ClassVar[dict] = {"trials": optional(real(low=1, high=_MOST_TRIALS)), "law": choice(*REPEATS)}
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, trials=None, law="geometric", **shared):
-        super().__init__(estimator, param_grid, epsilon, **shared)
-        self.trials = trials
-        self.law = law
+    trials: float | None = None
+    law: str = "geometric"
 
     def _trial_epsilon(self) -> float:
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])

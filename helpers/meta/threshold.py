@@ -6,6 +6,7 @@ well the scores are calibrated decides about the result, and nothing here improv
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -92,6 +93,7 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     return float(CANDIDATES[ledger.choose(nearness, change, epsilon=epsilon)])
 
 
+@dataclass(eq=False, repr=False)
 class ThresholdClassifier(ModelPredictions, Wrapper):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
@@ -168,19 +170,10 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
         "target_recall": real(low=0, high=1, inclusive="neither"),
     }
 
-    def __init__(
-        self,
-        estimator,
-        epsilon=1.0,
-        objective="balanced_accuracy",
-        threshold_share=0.1,
-        target_recall=0.9,
-        **shared,
-    ):
-        super().__init__(estimator, epsilon, **shared)
-        self.objective = objective
-        self.threshold_share = threshold_share
-        self.target_recall = target_recall
+    epsilon: float = 1.0
+    objective: str = "balanced_accuracy"
+    threshold_share: float = 0.1
+    target_recall: float = 0.9
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
