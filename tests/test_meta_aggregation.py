@@ -297,7 +297,6 @@ def test_much_budget_gives_the_plain_answer_and_a_threshold_fits_around():
             "as many features as X, 2, got 3",
         ),
         (PATEClassifier(Stub(), public_records=[[np.nan, 0.0]]), "Input public_records contains NaN"),
-        (PATEClassifier(Stub(), public_records=Stub()), "public_records must be a table of numbers"),
     ],
 )
 def test_what_is_refused(model, message):
@@ -340,7 +339,7 @@ def test_a_learner_that_draws_globally_moves_no_other(monkeypatch):
 
 
 def test_a_learner_whose_coefficients_cannot_be_set_is_refused_before_the_records():
-    with pytest.raises(ValueError, match="let coef_ and intercept_ be set"):
+    with pytest.raises(ValueError, match=r"coef_ .* that can be set"):
         SubsampleAndAggregateClassifier(SVC(kernel="linear"), 4).fit(np.zeros((40, 2)), np.arange(40) % 2)
 
 

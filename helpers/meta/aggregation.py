@@ -76,8 +76,7 @@ class _DisjointLearners(ModelPredictions, Ensemble):
             X, y = records
             # Each record's own draw, so that one record more or less moves no other.
             parts = rng.integers(m, size=len(X)) if even is None else even
-            seeds = [self._seed(rng) for _ in range(m)]
-            return np.array([answer(X[parts == k], y[parts == k], seed) for k, seed in enumerate(seeds)])
+            return np.array([answer(X[parts == k], y[parts == k], self._seed(rng)) for k in range(m)])
 
         def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
             # Learners that draw from numpy's global state would be coupled: one record could move the answers of all
@@ -179,10 +178,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
             found = np.append(learner.coef_, learner.intercept_)
             return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
 
-        def mean(answers: NDArray) -> NDArray:
-            return answers.mean(axis=0)
-
-        answers = self._answers(ledger, shortened, np.zeros(d + 1))
+        answers, mean = self._answers(ledger, shortened, np.zeros(d + 1)), partial(np.mean, axis=0)
         moved = 2 * self.radius / self.n_estimators
         if self.delta > 0:
             noisy = answers.gaussian(mean, moved, gaussian_multiplier(self.epsilon, self.delta))
@@ -286,10 +282,7 @@ class PATEClassifier(_DisjointLearners):
         def vote(teacher: Any) -> NDArray:
             return (teacher.predict(queries) == self.classes_[1]).astype(np.int64)
 
-        def votes(answers: NDArray) -> NDArray:
-            return answers.sum(axis=0)
-
-        q = len(queries)
+        q, votes = len(queries), partial(np.sum, axis=0)
         answers = self._answers(ledger, vote, np.zeros(q, np.int64))
         # One private record moves each of the q votes by one.
         if self.delta > 0:

@@ -86,7 +86,6 @@ def assign_evenly(n_records: int, n_bags: int, rng: np.random.Generator) -> NDAr
     >>> np.bincount(assign_evenly(7, 3, np.random.default_rng(0))).tolist()
     [3, 2, 2]
     """
-    n_records = check_integer("n_records", n_records, low=1)
     n_bags = check_integer("n_bags", n_bags, low=1, high=n_records)
     return rng.permutation(np.arange(n_records) % n_bags)
 
@@ -142,7 +141,6 @@ def ensemble_guarantee(
     [0.523, 0.5, 0.1]
     """
     n_estimators = check_integer("n_estimators", n_estimators, low=1)
-    n_records = check_integer("n_records", n_records, low=1)
     check_choice("sampling", sampling, SAMPLINGS)
     check_choice("composition", composition, COMPOSITIONS)
     delta = check_real("delta", delta, low=0, high=1, inclusive="low")
@@ -158,9 +156,7 @@ def ensemble_guarantee(
     # Basic composition spends delta on the bags alone; the other theorems need some of it for themselves.
     share = delta if composition == "basic" else delta / 2
     bag = rows.amplify(inner, share / n_estimators if spends else None)
-    if composition == "basic":
-        return compose([bag] * n_estimators)
-    return compose([bag] * n_estimators, composition, delta=delta)
+    return compose([bag] * n_estimators, composition, delta=None if composition == "basic" else delta)
 
 
 @lru_cache(maxsize=1024)
@@ -247,10 +243,9 @@ class Ensemble(Wrapper):
 
     def _check_parts(self, n_rows: int) -> None:
         """Refuse more disjoint parts than rows; where the number of rows is private, parts may well be empty."""
-        if self.neighbouring is REPLACE_ONE and self.n_estimators > n_rows:
-            raise ValueError(
-                f"n_estimators must be at most the number of records, got {self.n_estimators} for {n_rows} sample(s)"
-            )
+        m = self.n_estimators
+        if self.neighbouring is REPLACE_ONE and m > n_rows:
+            raise ValueError(f"n_estimators must be at most the number of records, got {m} for {n_rows} sample(s)")
 
 
 @dataclass(eq=False, repr=False)
@@ -350,10 +345,7 @@ class PrivateBaggingClassifier(Ensemble):
         if self.composition != "basic" and not self._is_disjoint() and self.delta == 0:
             raise ValueError(f"delta must be positive for composition {self.composition!r}, got {self.delta!r}")
         if self.neighbouring == ADD_REMOVE and (self.sampling != "disjoint" or self.n_records is None):
-            raise ValueError(
-                "neighbouring must be replace-one, unless sampling is 'disjoint' and n_records is given, "
-                "got add/remove-one"
-            )
+            raise ValueError("neighbouring must be replace-one without n_records and disjoint bags, got add/remove-one")
 
     def _is_disjoint(self) -> bool:
         return self.sampling in ("disjoint", "public-strata")
@@ -369,17 +361,16 @@ class PrivateBaggingClassifier(Ensemble):
             return self.neighbouring, None  # silent about an absent class (Notes)
         fewest = min(int(np.sum(y == label)) for label in self.classes_)
         if fewest < self.n_estimators:
-            raise ValueError(
-                f"n_estimators must be at most the number of records of each class, {fewest}, for public labels, "
-                f"got {self.n_estimators}"
-            )
+            allowed = f"at most {fewest}, the records of the rarer class, with public labels"
+            raise ValueError(f"n_estimators must be {allowed}, got {self.n_estimators}")
         return self.neighbouring, y
 
     def _learn(self, ledger: Ledger, labels: NDArray | None) -> None:
         """Set what is fitted, from one fit of all learners."""
         rng, replaced = ledger.rng, ledger.neighbouring is REPLACE_ONE
-        n = ledger.n_records() if replaced else self.n_records
-        # Where the number of records is private, each record's own draw decides who is in which bag.
+        # Where the number of records is private, each record's own draw decides who is in which bag, and n does not
+        # enter: the bags are disjoint.
+        n = ledger.n_records() if replaced else 1
         bags = self._public_bags(n, labels, rng) if replaced else None
         # Of the smallest and the largest bag; else what a bag without records holds.
         sizes = [len(self.classes_)] if bags is None else sorted({*map(len, bags)})
@@ -410,8 +401,7 @@ class PrivateBaggingClassifier(Ensemble):
             bags = assign_evenly(n_records, m, rng)
         else:
             order = rng.permutation(n_records)
-            bags = np.empty(n_records, dtype=np.int64)
-            bags[order] = assign_by_rank(labels[order], m)
+            bags = assign_by_rank(labels[order], m)[np.argsort(order)]
         return [np.flatnonzero(bags == bag) for bag in range(m)]
 
     def _shared_out(self, n_records: int, sizes: list[int]) -> Guarantee:
@@ -419,17 +409,14 @@ class PrivateBaggingClassifier(Ensemble):
         names = ("n_estimators", "sampling", "sample_size", "composition", "delta")
         options = {"n_records": n_records} | {name: getattr(self, name) for name in names}
         probe = self._stated(self.epsilon, sizes)
-        self.learner_epsilon_ = learner_epsilon(
-            self.epsilon, inner_delta=probe.delta, relation=probe.neighbouring, **options
-        )
+        inner = {"inner_delta": probe.delta, "relation": probe.neighbouring}
+        self.learner_epsilon_ = learner_epsilon(self.epsilon, **inner, **options)
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
         self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
-            raise ValueError(
-                f"estimator must keep the total within ({self.epsilon:g}, {self.delta:g})-DP, got {guarantee}"
-            )
+            raise ValueError(f"estimator must keep the total of ({self.epsilon:g}, {self.delta:g})-DP, got {guarantee}")
         source = f"{self.n_estimators} learners, {_SOURCES[self.sampling]}; {guarantee.source}"
         # The total budget is what is promised; bisection stops a little below it, rounding a little above.
         return replace(guarantee, epsilon=max(float(self.epsilon), guarantee.epsilon), event=None, source=source)
@@ -445,7 +432,7 @@ class PrivateBaggingClassifier(Ensemble):
     def _learner(self, epsilon: float, random_state: int | None) -> Any:
         values = {"epsilon": epsilon, "classes": tuple(self.classes), "random_state": random_state}
         if self.neighbouring is ADD_REMOVE:
-            values["n_records"] = max(round(self.n_records / self.n_estimators), 1)
+            values["n_records"] = max(round((self.n_records or 0) / self.n_estimators), 1)
         return new_learner(self.estimator, **values)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -144,9 +144,7 @@ def planned_guarantee(
     if not isinstance(first, Guarantee):
         raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
     if first != second:
-        raise ValueError(
-            f"estimator must have one guarantee whatever its records are, got {first} and {second} for made-up records"
-        )
+        raise ValueError(f"estimator must have one guarantee whatever its records are, got {first} and {second}")
     if neighbouring not in (None, first.neighbouring):
         raise ValueError(f"estimator must be private under {RELATION_NAMES[neighbouring]}, got {first} from {make()!r}")
     return first

@@ -30,7 +30,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
     A share of epsilon buys one noisy count of the minority (one a class under add/remove, or with more classes). Their
     log-odds stand inside the loss of an `ObjectivePerturbationClassifier`, which gets the rest, so that a strong
     penalty leaves the share of the minority and no wrong direction; and they are the threshold, which is best for the
-    mean of the error rates where the model is right. For a target recall or F1, put it into a `ThresholdClassifier`.
+    mean of the error rates where the model is right. For a target recall, put it into a `ThresholdClassifier`.
 
     Parameters
     ----------
@@ -128,19 +128,19 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         # No noise is drawn here: the learner keys its own by the records.
         learner = self._learner().set_params(random_state=child_state(self.random_state, self._noise_generator()))
         if self.regularization == "auto":
-            several = len(self.classes) - 1
+            # Without `n_records` the relation is replace-one, where the number of records is public.
+            n_records, n_classes = self.n_records or count_records(X), len(self.classes)
             learner.regularization = default_regularization(
-                # Without `n_records` the relation is replace-one, where the number of records is public.
-                self.n_records or count_records(X),
-                several * (self.n_features_in_ + 1),
+                n_records,
+                (n_classes - 1) * (self.n_features_in_ + 1),
                 (1 - self.counts_share) * self.epsilon,
                 delta=self.delta,
-                loss=LOGISTIC if several == 1 else Softmax(several + 1),
+                loss=LOGISTIC if n_classes == 2 else Softmax(n_classes),
                 weighting=fixed_weights(1.0, self.neighbouring),
             )
         self.estimator_ = fit_learner(learner, X, y)
-        for name in ("classes_", "coef_", "intercept_", "offset_"):
-            setattr(self, name, getattr(self.estimator_, name))
+        self.classes_, self.coef_ = self.estimator_.classes_, self.estimator_.coef_
+        self.intercept_, self.offset_ = self.estimator_.intercept_, self.estimator_.offset_
         self.threshold_, given = self.offset_, self.estimator_.guarantee_
         self.guarantee_ = replace(given, source=f"{given.source}; one noisy count as offset and threshold")
         return self
@@ -154,9 +154,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         return self.estimator_ if hasattr(self, "estimator_") else ObjectivePerturbationClassifier()
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = np.size(self.classes) > 2
-        return tags
+        return self._learner().__sklearn_tags__()
 
     def _learner(self) -> ObjectivePerturbationClassifier:
         """The learner without a seed, and without the penalty that the number of records gives."""

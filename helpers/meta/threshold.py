@@ -5,58 +5,25 @@ noisy count of the minority, a tenth of the budget by default, moves the thresho
 well the scores are calibrated decides about the result, and nothing here improves a ranking.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit
 
-from helpers.checks import check_real, choice, real
+from helpers.checks import choice, real
 from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.predictions import ModelPredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, child_state
 
 _SOURCES = {
     "balanced_accuracy": "the noisy prevalence as threshold",
-    "f1": "a threshold from the noisy prevalence",
     "recall": "a private quantile of the minority's scores (Smith 2011)",
 }
-OBJECTIVES = tuple(_SOURCES)
-_RESPONSES = ("predict_proba", "decision_function")
-_EXPECTED_AUC = 0.8  # for "f1"; a wrong guess costs little
 # Log-odds that a threshold for a target recall is chosen from; more of them would cost nothing.
 CANDIDATES = np.linspace(-10.0, 10.0, 20_001)
-
-
-def f1_threshold(prevalence: float, expected_auc: float) -> float:
-    """Probability from which to predict the minority for the largest F1, if the ranking is as good as expected.
-
-    Half of the largest F1 that can be reached: of F1 = 2 hits / (n1 + alarms and hits), another "yes" raises the upper
-    part by 2 p and the lower by 1, which pays as long as 2 p > F1. That F1 is a property of the unknown scores. The
-    approximation: it is that of normal log-odds, of one variance in both classes and with means as far apart as
-    `expected_auc` says.
-
-    Parameters
-    ----------
-    prevalence : float
-        In (0, 1).
-    expected_auc : float
-        In [0.5, 1).
-
-    Source: Lipton, Elkan and Naryanaswamy 2014.
-
-    >>> [round(f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)]
-    [0.02, 0.09, 0.252]
-    """
-    prevalence = check_real("prevalence", prevalence, low=0, high=1, inclusive="neither")
-    distance = math.sqrt(2) * ndtri(check_real("expected_auc", expected_auc, low=0.5, high=1, inclusive="low"))
-    cut = np.linspace(-distance / 2 - 8, distance / 2 + 8, 4001)
-    hits = prevalence * ndtr(distance / 2 - cut)
-    alarms = (1 - prevalence) * ndtr(-distance / 2 - cut)
-    return float(np.max(hits / (prevalence + hits + alarms)))
 
 
 def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
@@ -82,7 +49,6 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     >>> round(recall_threshold(ledger, 0.75, 1.0), 1), ledger.bill
     (1.0, {ApproximateDpEvent(epsilon=1.0, delta=0.0): 1})
     """
-    target = check_real("target", target, low=0, high=1, inclusive="neither")
 
     def nearness(records: Records) -> NDArray:
         log_odds, is_minority = records
@@ -97,8 +63,8 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
 class ThresholdClassifier(ModelPredictions, Wrapper):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
-    The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels. All
-    objectives but "recall" take the learner's scores for the log-odds of the minority among the records that it saw: a
+    The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels.
+    "balanced_accuracy" takes the learner's scores for the log-odds of the minority among the records that it saw: a
     logistic model without class weights, or a soft vote of such. Weights in the learner are refused there.
 
     Parameters
@@ -109,9 +75,9 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
         `random_state` where it has them.
     epsilon : float
         Total budget, > 0.
-    objective : {"balanced_accuracy", "f1", "recall"}
+    objective : {"balanced_accuracy", "recall"}
         What the threshold is best for. "balanced_accuracy": the noisy prevalence, which would be exact without noise
-        for calibrated scores (Notes). "f1": `f1_threshold` for a learner whose AUC is 0.8, an approximation even then.
+        for calibrated scores (Notes).
         "recall": `recall_threshold`, a private quantile of the minority's scores on the records of the fit, which needs
         no calibration, but recall on new records is lower where the learner overfits.
     threshold_share : float
@@ -165,7 +131,7 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
     """
 
     _allowed: ClassVar[dict] = {
-        "objective": choice(*OBJECTIVES),
+        "objective": choice(*_SOURCES),
         "threshold_share": real(low=0, high=1, inclusive="neither"),
         "target_recall": real(low=0, high=1, inclusive="neither"),
     }
@@ -177,8 +143,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not any(hasattr(self.estimator, name) for name in _RESPONSES):
-            raise ValueError(f"estimator must have {' or '.join(_RESPONSES)}, got {self.estimator!r}")
+        if not any(hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")):
+            raise ValueError(f"estimator must have predict_proba or decision_function, got {self.estimator!r}")
         weights = {n: v for n, v in self.estimator.get_params().items() if n.split("__")[-1] == "class_weight"}
         if self.objective != "recall" and any(value is not None for value in weights.values()):
             raise ValueError(f"estimator must be without class weights for objective {self.objective!r}, got {weights}")
@@ -199,7 +165,7 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
             planned = at(len(X))
             if planned.neighbouring is ADD_REMOVE:
                 raise ValueError(
-                    f"estimator must take any number of records under add/remove-one, got {self.estimator!r}"
+                    f"estimator must take any number of records under add/remove-one, got {self.estimator}"
                 )
         epsilon = self._learner(None).epsilon
         if planned.epsilon > epsilon * (1 + 1e-9):
@@ -228,14 +194,12 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
             return log_odds, y == self.classes_[1]
 
         self.estimator_ = ledger.fitted(fit, planned)
-        self.prevalence_ = None
         if self.objective == "recall":
-            log_odds = recall_threshold(ledger.view(scored), self.target_recall, spent)
+            self.prevalence_, log_odds = None, recall_threshold(ledger.view(scored), self.target_recall, spent)
         else:
             counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
             self.prevalence_ = float(counts[1] / counts.sum())
-            by_f1 = self.objective == "f1"
-            log_odds = float(logit(f1_threshold(self.prevalence_, _EXPECTED_AUC) if by_f1 else self.prevalence_))
+            log_odds = float(logit(self.prevalence_))
         self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
         source = f"{planned.source}, and {_SOURCES[self.objective]}"
         self.guarantee_ = ledger.guarantee(planned.epsilon + spent, planned.delta, source=source)
