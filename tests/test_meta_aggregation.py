@@ -297,6 +297,7 @@ def test_much_budget_gives_the_plain_answer_and_a_threshold_fits_around():
             "as many features as X, 2, got 3",
         ),
         (PATEClassifier(Stub(), public_records=[[np.nan, 0.0]]), "Input public_records contains NaN"),
+        (PATEClassifier(Stub(), public_records=Stub()), "public_records must be a table of numbers"),
     ],
 )
 def test_what_is_refused(model, message):

@@ -365,6 +365,7 @@ def test_ranges_end_where_they_are_said_to():
         ({"epsilon": 0.0}, "epsilon must be a finite number in .0, inf., got 0.0"),
         ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
         ({"param_grid": []}, "param_grid"),
+        ({"param_grid": 3}, "param_grid must hold settings"),
         ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),
         ({"estimator": erm.ERMClassifier()}, "estimator must be a classifier with a parameter 'epsilon'"),
         ({"estimator": None}, "estimator must be a classifier"),
@@ -382,11 +383,6 @@ def test_ranges_end_where_they_are_said_to():
 def test_refusals(kind, bad, message):
     with pytest.raises(ValueError, match=message):
         kind(Sign(), {"sign": [-1, 1]}).set_params(**bad).fit(*data())
-
-
-def test_a_grid_that_is_none_is_refused_before_the_data():
-    with pytest.raises(TypeError, match="Parameter grid should be a dict or a list"):
-        meta.PartitionedSearch(Sign(), 3).fit(None, None)
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ class _DisjointLearners(ModelPredictions, Ensemble):
         silence : array
             The answer of a learner that fails; all answers have its shape.
         """
-        m, rng, even = self.n_estimators, ledger.rng, None
-        if ledger.neighbouring is REPLACE_ONE:  # rows are dealt evenly, since their number is public
-            even = assign_evenly(ledger.n_records(), m, rng)
+        m, rng, replaced = self.n_estimators, ledger.rng, ledger.neighbouring is REPLACE_ONE
+        # Rows are dealt evenly where their number is public.
+        even = assign_evenly(ledger.n_records(), m, rng) if replaced else None
         ledger.assume("set of labels public", "a record's part does not depend on other records")
         ledger.assume("learners share no state and print nothing")
 
@@ -194,7 +194,10 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
 
 def _check_table(name: str, value: Any) -> NDArray[np.float64]:
-    return check_array(value, dtype=np.float64, input_name=name)
+    try:
+        return check_array(value, dtype=np.float64, input_name=name)
+    except TypeError:
+        raise ValueError(f"{name} must be a table of numbers, got {value!r}") from None
 
 
 @dataclass(eq=False, repr=False)

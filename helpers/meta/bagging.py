@@ -25,6 +25,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, Guarantee, Led
 from helpers.privacy.search import largest
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "public-strata")
+_DISJOINT = SAMPLINGS[2:]
 COMPOSITIONS = ("basic", "advanced", "optimal")
 
 _SOURCES = {
@@ -342,21 +343,17 @@ class PrivateBaggingClassifier(Ensemble):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.composition != "basic" and not self._is_disjoint() and self.delta == 0:
+        if self.composition != "basic" and self.sampling not in _DISJOINT and self.delta == 0:
             raise ValueError(f"delta must be positive for composition {self.composition!r}, got {self.delta!r}")
         if self.neighbouring == ADD_REMOVE and (self.sampling != "disjoint" or self.n_records is None):
             raise ValueError("neighbouring must be replace-one without n_records and disjoint bags, got add/remove-one")
 
-    def _is_disjoint(self) -> bool:
-        return self.sampling in ("disjoint", "public-strata")
-
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, NDArray | None]:
         """The labels, where they are public and decide on bags."""
-        n = len(X)
-        if self.sampling == "without-replacement" and self.sample_size is not None and self.sample_size > n:
-            raise ValueError(f"sample_size must be at most the number of records, {n}, got {self.sample_size}")
-        if self._is_disjoint():
-            self._check_parts(n)
+        if self.sampling == "without-replacement" and (self.sample_size or 0) > len(X):
+            raise ValueError(f"sample_size must be at most the number of records, {len(X)}, got {self.sample_size}")
+        if self.sampling in _DISJOINT:
+            self._check_parts(len(X))
         if self.sampling != "public-strata":
             return self.neighbouring, None  # silent about an absent class (Notes)
         fewest = min(int(np.sum(y == label)) for label in self.classes_)
@@ -394,7 +391,7 @@ class PrivateBaggingClassifier(Ensemble):
     def _public_bags(self, n_records: int, labels: NDArray | None, rng: np.random.Generator) -> list[NDArray]:
         """Row numbers of each bag, from the number of records and, for strata, their public labels."""
         m = self.n_estimators
-        if not self._is_disjoint():
+        if self.sampling not in _DISJOINT:
             size = n_records if self.sample_size is None else self.sample_size
             return [rng.choice(n_records, size, replace=self.sampling == "bootstrap") for _ in range(m)]
         if labels is None:
