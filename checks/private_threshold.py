@@ -1,16 +1,13 @@
-"""What the printed private threshold leaks: the exact delta of two Gaussian releases whose variances differ; and the
-threshold for F1.
+"""What the printed private threshold leaks: the exact delta of two Gaussian releases whose variances differ.
 
 The classifier that releases a private threshold is `helpers.erm.midpoint`'s.
 """
 
 import math
 
-import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from checks.two_gaussians import midpoint_sd
-from helpers.checks import check_real
 from helpers.privacy import gaussian_delta
 
 
@@ -106,31 +103,3 @@ def _one_way(epsilon: float, shift: float, sd: float, other_sd: float) -> float:
         return ndtr(left) + ndtr(-right) if square > 0 else inside
 
     return float(max(mass(0.0, sd) - math.exp(epsilon) * mass(shift, other_sd), 0.0))
-
-
-def f1_threshold(prevalence: float, expected_auc: float) -> float:
-    """Probability from which to predict the minority for the largest F1, if the ranking is as good as expected.
-
-    Half of the largest F1 that can be reached: of F1 = 2 hits / (n1 + alarms and hits), another "yes" raises the upper
-    part by 2 p and the lower by 1, which pays as long as 2 p > F1. That F1 is a property of the unknown scores. The
-    approximation: it is that of normal log-odds, of one variance in both classes and with means as far apart as
-    `expected_auc` says.
-
-    Parameters
-    ----------
-    prevalence : float
-        In (0, 1).
-    expected_auc : float
-        In [0.5, 1).
-
-    Source: Lipton, Elkan and Naryanaswamy 2014.
-
-    >>> [round(f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)]
-    [0.02, 0.09, 0.252]
-    """
-    prevalence = check_real("prevalence", prevalence, low=0, high=1, inclusive="neither")
-    distance = math.sqrt(2) * ndtri(check_real("expected_auc", expected_auc, low=0.5, high=1, inclusive="low"))
-    cut = np.linspace(-distance / 2 - 8, distance / 2 + 8, 4001)
-    hits = prevalence * ndtr(distance / 2 - cut)
-    alarms = (1 - prevalence) * ndtr(-distance / 2 - cut)
-    return float(np.max(hits / (prevalence + hits + alarms)))

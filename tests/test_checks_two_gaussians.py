@@ -331,25 +331,3 @@ def test_best_f1_satisfies_its_implicit_formula(ratio, separation):
     highest = float(people.metrics(best)["f1"])
     expected = 0.5 + np.log(ratio * highest / (2 - highest)) / separation**2
     assert float(people.gamma(best)) == pytest.approx(expected, abs=1e-4)
-
-
-# The threshold for F1
-
-
-def test_the_threshold_for_f1_is_half_the_best_f1():
-    """Two normal classes two standard deviations apart, at log-odds that are right."""
-    distance, prevalence = 2.0, 0.05
-    rng = np.random.default_rng(3)
-    y = rng.random(100_000) < prevalence
-    log_odds = distance * rng.normal(np.where(y, distance / 2, -distance / 2)) + math.log(prevalence / (1 - prevalence))
-    best = max(f1_score(y, log_odds >= cut) for cut in np.linspace(-2, 1, 25))
-    auc = norm.cdf(distance / math.sqrt(2))
-    assert private_threshold.f1_threshold(prevalence, auc) == pytest.approx(best / 2, abs=0.008)
-
-
-def test_thresholds_for_f1_by_hand():
-    assert [round(private_threshold.f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)] == [0.02, 0.09, 0.252]
-    assert private_threshold.f1_threshold(0.3, 0.5) == pytest.approx(0.3 / 1.3, abs=1e-6)  # all are called "yes"
-    for bad in ((0.0, 0.8), (1.0, 0.8), (0.3, 0.49), (0.3, 1.0)):
-        with pytest.raises(ValueError, match="must be"):
-            private_threshold.f1_threshold(*bad)

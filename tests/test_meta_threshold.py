@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 from releases import watched
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import balanced_accuracy_score, recall_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
 from sklearn.utils import get_tags
 
 from helpers import erm, meta
@@ -52,22 +52,33 @@ def population(n, prevalence, distance, seed):
     return (distance * x + logit(prevalence))[:, None], y
 
 
-# The objectives
+# The four objectives
 
 
 PREVALENCE, DISTANCE = 0.05, 2.0
+AUC = 0.9214  # of two normal classes two standard deviations apart
 
 
+@pytest.mark.parametrize(
+    ("objective", "value", "slack"),
+    [("balanced_accuracy", balanced_accuracy_score, 0.005), ("f1", f1_score, 0.05)],  # 0.8 is a wrong guess of the AUC
+)
 @pytest.mark.parametrize("learner", [Oracle(), Oracle(relation=ADD_REMOVE)], ids=["replace", "add"])
-def test_the_threshold_is_near_the_best_one(learner):
-    model = meta.ThresholdClassifier(learner, 50.0)
+def test_the_threshold_is_near_the_best_one(objective, value, slack, learner):
+    model = meta.ThresholdClassifier(learner, 50.0, objective)
     model.fit(*population(20_000, PREVALENCE, DISTANCE, 1))
     X, y = population(50_000, PREVALENCE, DISTANCE, 2)
-    reached = balanced_accuracy_score(y, model.predict(X))
-    best = max(balanced_accuracy_score(y, (X[:, 0] >= t).astype(int)) for t in np.linspace(-5, 1, 41))
-    at_one_half = balanced_accuracy_score(y, (X[:, 0] >= 0).astype(int))
-    assert best - 0.005 <= reached
+    reached = value(y, model.predict(X))
+    best = max(value(y, (X[:, 0] >= t).astype(int)) for t in np.linspace(-5, 1, 41))
+    at_one_half = value(y, (X[:, 0] >= 0).astype(int))
+    assert best - slack <= reached
     assert reached > at_one_half + 0.01
+
+
+def test_f1_threshold_is_half_the_best_f1():
+    X, y = population(100_000, PREVALENCE, DISTANCE, 3)
+    best = max(f1_score(y, (X[:, 0] >= t).astype(int)) for t in np.linspace(-2, 1, 25))
+    assert threshold.f1_threshold(PREVALENCE, AUC) == pytest.approx(best / 2, abs=0.008)
 
 
 @pytest.mark.parametrize("target", [0.5, 0.9])
@@ -129,7 +140,7 @@ def test_seeds_repeat_a_result_and_share_no_noise():
     assert abs(np.corrcoef(np.array(pairs).T)[0, 1]) < 0.7
 
 
-@pytest.mark.parametrize("objective", ["balanced_accuracy", "recall"])
+@pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 def test_a_seed_is_assumed_to_be_secret(objective):
     model = meta.ThresholdClassifier(BASE, 1.0, objective)
     free = model.fit(*records())
@@ -162,7 +173,7 @@ def test_one_record_moves_the_ranks_by_the_stated_sensitivity(monkeypatch, relat
 # The budget
 
 
-@pytest.mark.parametrize("objective", ["balanced_accuracy", "recall"])
+@pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 @pytest.mark.parametrize("learner", [BASE, ADDING], ids=["replace", "add"])
 def test_the_whole_budget_is_promised_and_shared_out(objective, learner):
     model = meta.ThresholdClassifier(learner, 3.0, objective, random_state=0).fit(*records())
@@ -194,7 +205,7 @@ def test_the_default_is_a_plain_learner_with_nine_tenths_and_a_noisy_prior():
 # What never fails, and what is refused
 
 
-@pytest.mark.parametrize("objective", ["balanced_accuracy", "recall"])
+@pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 @pytest.mark.parametrize(
     ("learner", "n"),
     [(BASE, 1), (BASE, 30), (ADDING, 0), (ADDING, 1), (ADDING, 30)],  # no record at all only where n is not public
@@ -273,7 +284,19 @@ def test_a_threshold_around_and_inside_other_wrappers():
         assert (inner or fitted.estimators_[0]).random_state is None
 
 
+def test_the_auc_of_these_tests():
+    assert DISTANCE / math.sqrt(2) == pytest.approx(ndtri(AUC), abs=1e-3)
+
+
 # Limits, numbers and names
+
+
+def test_thresholds_by_hand():
+    assert [round(threshold.f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)] == [0.02, 0.09, 0.252]
+    assert threshold.f1_threshold(0.3, 0.5) == pytest.approx(0.3 / 1.3, abs=1e-6)  # all are called "yes"
+    for bad in ((0.0, 0.8), (1.0, 0.8), (0.3, 0.49), (0.3, 1.0)):
+        with pytest.raises(ValueError, match="must be"):
+            threshold.f1_threshold(*bad)
 
 
 @pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
@@ -288,6 +311,9 @@ def test_a_recall_threshold_is_a_private_choice_at_its_epsilon(monkeypatch, rela
     assert terms.event == ApproximateDpEvent(0.4, 0.0)
     assert ledger.epsilon(0.0) == 0.4
     assert -3.0 < found <= -1.0
+    for bad in (0.0, 1.0):
+        with pytest.raises(ValueError, match="target must be"):
+            threshold.recall_threshold(ledger, bad, 0.4)
 
 
 def test_candidates_are_the_published_ones():
@@ -308,6 +334,7 @@ def test_what_is_assumed_is_named(learner):
     size = {"number of records public"} if learner is BASE else set()
     usual = inner | size | {"set of labels public"}
     assert assumed("balanced_accuracy") == usual | {"class list"}
+    assert assumed("f1") == usual | {"class list"}
     assert assumed("recall") == usual
 
 
@@ -360,7 +387,7 @@ def test_learners_that_need_many_records_are_tried_with_as_many_as_there_are():
     meta.ThresholdClassifier(Many()).fit(X[:30, :1], y[:30])
     with pytest.raises(ValueError, match="30 records are needed, got 29"):
         meta.ThresholdClassifier(Many()).fit(X[:29, :1], y[:29])
-    with pytest.raises(ValueError, match="at least one record under replace-one, got 0"):
+    with pytest.raises(ValueError, match="30 records are needed, got 2"):
         meta.ThresholdClassifier(Many()).fit(X[:0, :1], y[:0])
     with pytest.raises(ValueError, match="estimator must take any number of records under add/remove-one"):
         meta.ThresholdClassifier(Many(relation=ADD_REMOVE)).fit(X[:, :1], y)

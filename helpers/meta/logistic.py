@@ -30,7 +30,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
     A share of epsilon buys one noisy count of the minority (one a class under add/remove, or with more classes). Their
     log-odds stand inside the loss of an `ObjectivePerturbationClassifier`, which gets the rest, so that a strong
     penalty leaves the share of the minority and no wrong direction; and they are the threshold, which is best for the
-    mean of the error rates where the model is right. For a target recall, put it into a `ThresholdClassifier`.
+    mean of the error rates where the model is right. For a target recall or F1, put it into a `ThresholdClassifier`.
 
     Parameters
     ----------

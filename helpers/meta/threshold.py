@@ -5,25 +5,56 @@ noisy count of the minority, a tenth of the budget by default, moves the thresho
 well the scores are calibrated decides about the result, and nothing here improves a ranking.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr, ndtri
 
-from helpers.checks import choice, real
+from helpers.checks import check_real, choice, real
 from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.predictions import ModelPredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, child_state
 
 _SOURCES = {
     "balanced_accuracy": "the noisy prevalence as threshold",
+    "f1": "a threshold from the noisy prevalence",
     "recall": "a private quantile of the minority's scores (Smith 2011)",
 }
+_EXPECTED_AUC = 0.8  # for "f1"; a wrong guess costs little
 # Log-odds that a threshold for a target recall is chosen from; more of them would cost nothing.
 CANDIDATES = np.linspace(-10.0, 10.0, 20_001)
+
+
+def f1_threshold(prevalence: float, expected_auc: float) -> float:
+    """Probability from which to predict the minority for the largest F1, if the ranking is as good as expected.
+
+    Half of the largest F1 that can be reached: of F1 = 2 hits / (n1 + alarms and hits), another "yes" raises the upper
+    part by 2 p and the lower by 1, which pays as long as 2 p > F1. That F1 is a property of the unknown scores. The
+    approximation: it is that of normal log-odds, of one variance in both classes and with means as far apart as
+    `expected_auc` says.
+
+    Parameters
+    ----------
+    prevalence : float
+        In (0, 1).
+    expected_auc : float
+        In [0.5, 1).
+
+    Source: Lipton, Elkan and Naryanaswamy 2014.
+
+    >>> [round(f1_threshold(0.02, auc), 3) for auc in (0.5, 0.8, 0.95)]
+    [0.02, 0.09, 0.252]
+    """
+    prevalence = check_real("prevalence", prevalence, low=0, high=1, inclusive="neither")
+    distance = math.sqrt(2) * ndtri(check_real("expected_auc", expected_auc, low=0.5, high=1, inclusive="low"))
+    cut = np.linspace(-distance / 2 - 8, distance / 2 + 8, 4001)
+    hits = prevalence * ndtr(distance / 2 - cut)
+    alarms = (1 - prevalence) * ndtr(-distance / 2 - cut)
+    return float(np.max(hits / (prevalence + hits + alarms)))
 
 
 def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
@@ -63,8 +94,8 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
 class ThresholdClassifier(ModelPredictions, Wrapper):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
-    The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels.
-    "balanced_accuracy" takes the learner's scores for the log-odds of the minority among the records that it saw: a
+    The learner gets the budget less `threshold_share` of it, the rest buys one noisy number about the labels. All
+    objectives but "recall" take the learner's scores for the log-odds of the minority among the records that it saw: a
     logistic model without class weights, or a soft vote of such. Weights in the learner are refused there.
 
     Parameters
@@ -75,9 +106,9 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
         `random_state` where it has them.
     epsilon : float
         Total budget, > 0.
-    objective : {"balanced_accuracy", "recall"}
+    objective : {"balanced_accuracy", "f1", "recall"}
         What the threshold is best for. "balanced_accuracy": the noisy prevalence, which would be exact without noise
-        for calibrated scores (Notes).
+        for calibrated scores (Notes). "f1": `f1_threshold` for a learner whose AUC is 0.8, an approximation even then.
         "recall": `recall_threshold`, a private quantile of the minority's scores on the records of the fit, which needs
         no calibration, but recall on new records is lower where the learner overfits.
     threshold_share : float
@@ -199,7 +230,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
         else:
             counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
             self.prevalence_ = float(counts[1] / counts.sum())
-            log_odds = float(logit(self.prevalence_))
+            by_f1 = self.objective == "f1"
+            log_odds = float(logit(f1_threshold(self.prevalence_, _EXPECTED_AUC) if by_f1 else self.prevalence_))
         self.threshold_ = float(expit(log_odds)) if self._uses_probabilities() else log_odds
         source = f"{planned.source}, and {_SOURCES[self.objective]}"
         self.guarantee_ = ledger.guarantee(planned.epsilon + spent, planned.delta, source=source)
