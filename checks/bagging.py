@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from helpers import data
 from helpers.data import Dataset
 from helpers.privacy import PrivacyLeakWarning
-from helpers.study import metrics
+from helpers.study import comparison, metrics
 
 METRICS = ("f1", "balanced_accuracy", "auc")
 
@@ -111,3 +111,34 @@ def over_new_data(gains: pd.DataFrame, test_share: float) -> pd.DataFrame:
     error = gains.sd * np.sqrt(1 / gains.n + test_share / (1 - test_share))
     half = stats.t.ppf(0.975, gains.n - 1) * error
     return gains.assign(low=gains["mean"] - half, high=gains["mean"] + half)
+
+
+def gap_of_means(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
+    """Difference of two independent means, with Welch's 95 % interval; for means without their trials.
+
+    It takes trials as independent, so it is over repetitions on one data set; where the trials share splits,
+    `comparison.paired_gains` has the narrower interval.
+
+    Parameters
+    ----------
+    new, old : DataFrame
+        Columns `mean`, `sd` and `n` (at least 2); rows are matched by their index.
+
+    Returns
+    -------
+    DataFrame
+        `mean` (new minus old), `low`, `high` and `sign`, on the rows that both have; NaN where a mean is missing.
+
+    >>> a, b = (pd.DataFrame({"mean": [m], "sd": [0.1], "n": [10]}) for m in (0.8, 0.6))
+    >>> gap_of_means(a, b)[["low", "high"]].round(3).values.tolist()
+    [[0.106, 0.294]]
+    """
+    new, old = new.align(old, join="inner", axis=0)
+    parts = [table.sd**2 / table.n for table in (new, old)]
+    error = np.sqrt(parts[0] + parts[1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = error**4 / (parts[0] ** 2 / (new.n - 1) + parts[1] ** 2 / (old.n - 1))
+    # Two constants differ by exactly their difference, with whatever degrees of freedom.
+    margin = stats.t.ppf((1 + metrics.LEVEL) / 2, freedom.fillna(np.inf)) * error
+    gap = new["mean"] - old["mean"]
+    return comparison.signed(pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin}))

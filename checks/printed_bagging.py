@@ -5,7 +5,7 @@ drawn twice, and the ensemble that divides its budget so. The sound ones are in 
 """
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -62,6 +62,7 @@ def printed_learner_epsilon(epsilon, *, n_estimators, composition="basic", delta
     return largest_budget(total, epsilon)
 
 
+@dataclass(eq=False, repr=False)
 class PrintedBaggingClassifier(PrivateBaggingClassifier):
     """The paper's ensemble of bootstrap bags: learners get what `printed_learner_epsilon` allows, which is too much.
 
@@ -78,8 +79,7 @@ class PrintedBaggingClassifier(PrivateBaggingClassifier):
 
     _allowed: ClassVar[dict] = {"sampling": choice("bootstrap"), "neighbouring": choice(REPLACE_ONE)}
 
-    def __init__(self, estimator=None, n_estimators=10, epsilon=1.0, delta=0.0, sampling="bootstrap", **shared):
-        super().__init__(estimator, n_estimators, epsilon, delta, sampling, **shared)
+    sampling: str = "bootstrap"
 
     def _shared_out(self, n_records, sizes) -> Guarantee:
         warnings.warn(

@@ -359,6 +359,10 @@ def decided(
     bad = np.isin(list(class_names), list(positive))
     log_p = log_softmax(logits, axis=1)
     both = {"malignant_mcc": float(matthews_corrcoef(bad[y], np.exp(log_p)[:, bad].sum(1) > 0.5))}
-    likely, fair = (metrics.score(y, table, class_names=class_names) for table in (log_p, log_p - np.asarray(prior)))
+    named = {f"recall_{code}": f"recall_{name}" for code, name in enumerate(class_names)}
+    likely, fair = (
+        {named.get(key, key): value for key, value in metrics.score(y, table).items()}
+        for table in (log_p, log_p - np.asarray(prior))
+    )
     ranks = {key: likely[key] for key in ("auc", "pr_auc")}
     return [{"decision": name} | row | ranks | both for name, row in {"likely": likely, "prior": fair}.items()]

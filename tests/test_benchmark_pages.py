@@ -1,4 +1,4 @@
-"""The benchmark's pictures and its appendix: groups of ranks, small multiples, tables of cells."""
+"""The benchmark's pictures and its appendix: small multiples, tables of cells."""
 
 import html
 import math
@@ -6,60 +6,10 @@ import re
 from xml.etree import ElementTree
 
 import dpbook_appendix as appendix
-import numpy as np
-import pandas as pd
 import pytest
 from dpbook_panels import COLOURS, Panels
-from matplotlib.figure import Figure
 
 from helpers.book import recorded
-from helpers.book.ranks import groups, plot_ranks
-from helpers.study import comparison
-
-# ------------------------------------------------------------------------------------------ ranks
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_groups_are_the_largest_within_the_critical_difference(seed):
-    rng = np.random.default_rng(seed)
-    ranks, critical = sorted(rng.uniform(1, 9, rng.integers(2, 10)).tolist()), float(rng.uniform(0, 9))
-    n = len(ranks)
-    together = {(i, j) for i in range(n) for j in range(i + 1, n) if ranks[j] - ranks[i] <= critical}
-    largest = {(i, j) for i, j in together if not {(i - 1, j), (i, j + 1)} & together}
-    assert set(groups(ranks, critical)) == largest
-    assert groups(ranks, critical) == sorted(largest)
-
-
-def test_groups_need_ranks_in_order():
-    with pytest.raises(ValueError, match="ranks must increase"):
-        groups([2.0, 1.0], 1.0)
-
-
-def ranked(k=5):
-    rng = np.random.default_rng(0)
-    blocks = [{"dataset": d, "method": f"m{m}", "auc": m + rng.normal()} for d in range(8) for m in range(k)]
-    return comparison.average_ranks(pd.DataFrame(blocks))
-
-
-def test_the_diagram_has_every_method_at_its_rank_and_a_bar_a_group():
-    table, ax = ranked(), Figure().subplots()
-    plot_ranks(table, ax, marked=["m0"])
-    texts = [text.get_text() for text in ax.texts]
-    lines = [line.get_xydata() for line in ax.lines]
-    for row in table.itertuples():
-        assert any(f"{row.average_rank:.1f}" in text and row.method in text for text in texts)
-        assert any(len(line) == 3 and line[0, 0] == row.average_rank and line[0, 1] == 0 for line in lines)
-    bars = [line for line in ax.lines if line.get_linewidth() == 3]
-    assert len(bars) == len(groups(sorted(table.average_rank), table.critical_difference[0]))
-    assert any(f"critical difference {table.critical_difference[0]:.1f}" in text for text in texts)
-
-
-def test_the_diagram_takes_one_metric():
-    table = ranked()
-    for bad in (table.head(1), pd.concat([table, table]), table.assign(critical_difference=range(len(table)))):
-        with pytest.raises(ValueError, match="one metric of two or more"):
-            plot_ranks(bad, Figure().subplots())
-
 
 # ----------------------------------------------------------------------------------------- panels
 

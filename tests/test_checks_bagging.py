@@ -5,12 +5,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from checks import bagging
 from helpers import data
 from helpers.erm import ObjectivePerturbationClassifier
 from helpers.meta import PrivateBaggingClassifier, ThresholdClassifier
 from helpers.study import comparison
+from helpers.study.comparison import BETTER, OPEN
 
 pytestmark = pytest.mark.usefixtures("repeatable_noise")
 LEARNER = ObjectivePerturbationClassifier(regularization=0.1)
@@ -72,3 +74,21 @@ def test_widened_intervals_are_those_of_paired_gains():
     found = bagging.over_new_data(narrow, 0.3)
     assert np.allclose(found[["low", "high"]], wide[["low", "high"]])
     assert (found.high - found.low > 2 * (narrow.high - narrow.low)).all()
+
+
+def test_welch_is_scipys():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(1, 2, 9), rng.normal(0, 1, 5)
+    table = [pd.DataFrame({"mean": [v.mean()], "sd": [v.std(ddof=1)], "n": [v.size]}) for v in (x, y)]
+    row = bagging.gap_of_means(*table).iloc[0]
+    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
+    assert [row.low, row.high] == pytest.approx([wanted.low, wanted.high])
+
+
+def test_gaps_are_matched_by_index_and_constants_differ_exactly():
+    new = pd.DataFrame({"mean": [0.5, np.nan, 0.9], "sd": [0.0, 0.1, 0.1], "n": 5}, index=["a", "b", "c"])
+    old = pd.DataFrame({"mean": [0.4, 0.4], "sd": [0.0, 0.1], "n": 5}, index=["a", "b"])
+    gap = bagging.gap_of_means(new, old)
+    assert gap.index.tolist() == ["a", "b"]
+    assert gap.loc["a", ["low", "high"]].tolist() == pytest.approx([0.1, 0.1])
+    assert gap.sign.tolist() == [BETTER, OPEN]

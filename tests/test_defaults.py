@@ -42,7 +42,6 @@ MARGINALS = SYNTHESIS | {
     "neighbouring": REPLACE_ONE,
 }
 AGGREGATION = {
-    "estimator": None,
     "n_estimators": 20,
     "epsilon": 1.0,
     "classes": (0, 1),
@@ -96,7 +95,6 @@ DEFAULTS = {
     "PartitionedSearch": SEARCH | {"parts": "disjoint"},
     "RepeatedSearch": SEARCH | {"trials": None, "law": "geometric"},
     "PrivateBaggingClassifier": {
-        "estimator": None,
         "n_estimators": 10,
         "epsilon": 1.0,
         "delta": 0.0,

@@ -118,9 +118,7 @@ def test_a_class_absent_from_a_bag_is_an_error_where_labels_are_public():
     model = PrivateBaggingClassifier(Reader(), 5, sampling="public-strata", random_state=0)
     Reader.fitted = 0
     for labels, fewest in ((y, 4), (np.zeros(30, int), 0)):
-        with pytest.raises(
-            ValueError, match=f"n_estimators must be at most the number of records of each class, {fewest}"
-        ):
+        with pytest.raises(ValueError, match=f"n_estimators must be at most {fewest}, the records of the rarer class"):
             model.fit(X, labels)
     assert Reader.fitted == 0
     assert len(model.set_params(n_estimators=4).fit(X, y).estimators_) == 4
@@ -355,7 +353,7 @@ def test_bags_by_rank():
     ("call", "name"),
     [
         (lambda: bagging_privacy.assign_within_class([0], 0, np.random.default_rng(0)), "n_bags"),
-        (lambda: bagging.assign_evenly(0, 1, np.random.default_rng(0)), "n_records"),
+        (lambda: bagging.assign_evenly(0, 1, np.random.default_rng(0)), "n_bags"),
         (lambda: bagging.assign_evenly(3, 4, np.random.default_rng(0)), "n_bags"),
         (lambda: bagging.assign_evenly(3, 0, np.random.default_rng(0)), "n_bags"),
         (lambda: bagging.assign_by_rank([0], 0), "n_bags"),
@@ -472,8 +470,6 @@ def test_ranges_of_the_estimator():
     for name, bad in (("delta", 1.0), ("delta", 1.5), ("delta", -0.1), ("epsilon", -0.5)):
         with pytest.raises(ValueError, match=f"{name} must be a finite number in .*, got {bad}"):
             PrivateBaggingClassifier(BASE, **{name: bad}).fit(None, None)
-    with pytest.raises(ValueError, match=r"n_records must be an integer in .1, inf., got 0"):
-        ensemble_guarantee(Guarantee(1.0, 0.0, REPLACE_ONE), n_estimators=1, n_records=0, sampling="disjoint")
     with pytest.raises(ValueError, match=r"Found array with 0 sample"):
         PrivateBaggingClassifier(BASE, 1).fit(np.zeros((0, 2)), np.zeros(0))
     one = PrivateBaggingClassifier(Counter(), 1, sampling="bootstrap").fit(X[:1], y[:1])
@@ -504,7 +500,7 @@ def test_nobody_can_guess_the_bags(monkeypatch):
 def test_public_labels_count_the_smaller_class():
     X, y = data(20)[0], np.repeat([0, 1], [17, 3])
     model = PrivateBaggingClassifier(Counter(), 4, sampling="public-strata")
-    with pytest.raises(ValueError, match="the number of records of each class, 3, for public labels, got 4"):
+    with pytest.raises(ValueError, match="at most 3, the records of the rarer class, with public labels, got 4"):
         model.fit(X, y)
     assert len(model.set_params(n_estimators=3).fit(X, y).estimators_) == 3
 

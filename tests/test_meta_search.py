@@ -345,8 +345,6 @@ def test_ranges_end_where_they_are_said_to():
     for law in REPEATS:
         assert draw_repeats(rng, 1e9, law) > 0
     for bad in (0.999, 1e9 + 1):
-        with pytest.raises(ValueError, match="mean must be"):
-            draw_repeats(rng, bad)
         with pytest.raises(ValueError, match="trials must be"):
             meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=bad).fit(None, None)
     for bad in (-0.01, 1.01):
@@ -367,7 +365,7 @@ def test_ranges_end_where_they_are_said_to():
         ({"epsilon": 0.0}, "epsilon must be a finite number in .0, inf., got 0.0"),
         ({"epsilon": -0.5}, "epsilon must be a finite number in .0, inf., got -0.5"),
         ({"param_grid": []}, "param_grid"),
-        ({"param_grid": 3}, "param_grid must be a dict of lists"),
+        ({"param_grid": 3}, "param_grid must hold settings"),
         ({"param_grid": {"epsilon": [1.0]}}, "param_grid"),
         ({"estimator": erm.ERMClassifier()}, "estimator must be a classifier with a parameter 'epsilon'"),
         ({"estimator": None}, "estimator must be a classifier"),

@@ -339,7 +339,6 @@ NEAR = 0.9 - 1e-9
 ALL_ELSEWHERE = {
     "KernelClassifier": "one learner is fitted to random features, which no record enters",
     "PrintedBaggingClassifier": "as PrivateBaggingClassifier, with another sum over the bags",
-    "PrivateLogisticRegression": "one learner is fitted, which is tested itself",
     "PrivateBaggingClassifier": "learners are fitted to bags, whose law test_meta_bagging_theory enumerates",
     "RepeatedSearch": "trials have ledgers of their own, and their number is random: test_meta_search",
 }

@@ -11,14 +11,14 @@ Neighbours are replace-one, with n public, or add/remove-one; the noise is the s
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import NeighboringRelation
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
@@ -31,10 +31,13 @@ from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state, gaus
 _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 
 
+@dataclass(eq=False, repr=False)
 class _DisjointLearners(ModelPredictions, Ensemble):
     """Parts, learners and predictions of both."""
 
     _allowed: ClassVar[dict] = {"estimator": partial(check_learner, needed=())}
+
+    n_estimators: int = 20
 
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, None]:
         self._check_parts(len(X))
@@ -63,9 +66,9 @@ class _DisjointLearners(ModelPredictions, Ensemble):
         silence : array
             The answer of a learner that fails; all answers have its shape.
         """
-        m, rng, even = self.n_estimators, ledger.rng, None
-        if ledger.neighbouring is REPLACE_ONE:  # rows are dealt evenly, since their number is public
-            even = assign_evenly(ledger.n_records(), m, rng)
+        m, rng, replaced = self.n_estimators, ledger.rng, ledger.neighbouring is REPLACE_ONE
+        # Rows are dealt evenly where their number is public.
+        even = assign_evenly(ledger.n_records(), m, rng) if replaced else None
         ledger.assume("set of labels public", "a record's part does not depend on other records")
         ledger.assume("learners share no state and print nothing")
 
@@ -73,36 +76,30 @@ class _DisjointLearners(ModelPredictions, Ensemble):
             X, y = records
             # Each record's own draw, so that one record more or less moves no other.
             parts = rng.integers(m, size=len(X)) if even is None else even
-            seeds = [self._seed(rng) for _ in range(m)]
-            return np.array([answer(X[parts == k], y[parts == k], seed) for k, seed in enumerate(seeds)])
+            return np.array([answer(X[parts == k], y[parts == k], self._seed(rng)) for k in range(m)])
 
         def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
+            # Learners that draw from numpy's global state would be coupled: one record could move the answers of all
+            # that come later. So each has it as it was before, or seeded for itself.
+            before = np.random.get_state()  # noqa: NPY002
             # Neither an error nor a warning may leave: whatever it is, it depends on private values.
-            with warnings.catch_warnings(), np.errstate(all="ignore"), _own_global_state(seed):
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 try:
+                    if seed is not None:
+                        np.random.seed(seed % 2**32)  # noqa: NPY002
                     found = said(fit_learner(self._new(seed), X, y))
                     usable = found.shape == silence.shape and np.isfinite(found).all()
                 except (Exception, SystemExit):
                     usable = False
+                finally:
+                    np.random.set_state(before)  # noqa: NPY002
             return found if usable else silence
 
         return ledger.view(answers)
 
 
-@contextmanager
-def _own_global_state(seed: int | None) -> Iterator[None]:
-    """Seed numpy's global state for one learner and restore it: learners that draw from it would be coupled, and one
-    record could move the answers of all that come later."""
-    before = np.random.get_state()  # noqa: NPY002
-    try:
-        if seed is not None:
-            np.random.seed(seed % 2**32)  # noqa: NPY002
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
-
-
+@dataclass(eq=False, repr=False)
 class SubsampleAndAggregateClassifier(_DisjointLearners):
     """A linear classifier with the noisy mean of the coefficients that learners without noise find on disjoint parts.
 
@@ -163,31 +160,25 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
     _allowed: ClassVar[dict] = {"radius": real(low=1e-100)}  # below, the length of a vector is lost to underflow
 
-    def __init__(self, estimator=None, n_estimators=20, epsilon=1.0, delta=0.0, radius=1.0, **shared):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.radius = radius
+    radius: float = 1.0
 
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
         self.estimator_ = fit_learner(self._new(), *made_up(4, d, self.classes_))
-        shapes = [np.shape(getattr(self.estimator_, name, ())) for name in ("coef_", "intercept_")]
-        if shapes != [(1, d), (1,)]:
-            raise ValueError(
-                f"estimator must have coef_ (1, d) and intercept_ (1,), got shapes {shapes} of {self.estimator!r}"
-            )
         try:
+            shapes = [self.estimator_.coef_.shape, self.estimator_.intercept_.shape]
             self.estimator_.coef_, self.estimator_.intercept_ = np.zeros((1, d)), np.ones(1)
         except AttributeError:
-            raise ValueError(f"estimator must let coef_ and intercept_ be set, got {self.estimator!r}") from None
+            shapes = []
+        if shapes != [(1, d), (1,)]:
+            allowed = "coef_ (1, d) and intercept_ (1,) that can be set"
+            raise ValueError(f"estimator must have {allowed}, got shapes {shapes} of {self.estimator!r}")
 
         def shortened(learner: Any) -> NDArray:
             found = np.append(learner.coef_, learner.intercept_)
             return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
 
-        def mean(answers: NDArray) -> NDArray:
-            return answers.mean(axis=0)
-
-        answers = self._answers(ledger, shortened, np.zeros(d + 1))
+        answers, mean = self._answers(ledger, shortened, np.zeros(d + 1)), partial(np.mean, axis=0)
         moved = 2 * self.radius / self.n_estimators
         if self.delta > 0:
             noisy = answers.gaussian(mean, moved, gaussian_multiplier(self.epsilon, self.delta))
@@ -209,6 +200,7 @@ def _check_table(name: str, value: Any) -> NDArray[np.float64]:
         raise ValueError(f"{name} must be a table of numbers, got {value!r}") from None
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(_DisjointLearners):
     """A student that learns public records with the noisy votes of teachers, which learn disjoint parts of the private.
 
@@ -273,12 +265,9 @@ class PATEClassifier(_DisjointLearners):
     _allowed: ClassVar[dict] = {"public_records": optional(_check_table), "n_queries": integer(low=1)}
     _predictor = "student_"
 
-    def __init__(
-        self, estimator=None, n_estimators=20, epsilon=1.0, delta=1e-6, public_records=None, n_queries=100, **shared
-    ):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.public_records = public_records
-        self.n_queries = n_queries
+    delta: float = 1e-6
+    public_records: ArrayLike | None = None
+    n_queries: int = 100
 
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d, rng = self.n_features_in_, ledger.rng
@@ -296,10 +285,7 @@ class PATEClassifier(_DisjointLearners):
         def vote(teacher: Any) -> NDArray:
             return (teacher.predict(queries) == self.classes_[1]).astype(np.int64)
 
-        def votes(answers: NDArray) -> NDArray:
-            return answers.sum(axis=0)
-
-        q = len(queries)
+        q, votes = len(queries), partial(np.sum, axis=0)
         answers = self._answers(ledger, vote, np.zeros(q, np.int64))
         # One private record moves each of the q votes by one.
         if self.delta > 0:

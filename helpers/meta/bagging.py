@@ -9,11 +9,12 @@ Neighbours are replace-one, with n public, unless a function says otherwise.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -32,6 +33,7 @@ from helpers.privacy import (
 )
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "public-strata")
+_DISJOINT = SAMPLINGS[2:]
 COMPOSITIONS = ("basic", "advanced", "optimal")
 
 _SOURCES = {
@@ -93,7 +95,6 @@ def assign_evenly(n_records: int, n_bags: int, rng: np.random.Generator) -> NDAr
     >>> np.bincount(assign_evenly(7, 3, np.random.default_rng(0))).tolist()
     [3, 2, 2]
     """
-    n_records = check_integer("n_records", n_records, low=1)
     n_bags = check_integer("n_bags", n_bags, low=1, high=n_records)
     return rng.permutation(np.arange(n_records) % n_bags)
 
@@ -107,12 +108,7 @@ def assign_by_rank(y: ArrayLike, n_bags: int) -> NDArray[np.int64]:
     [0, 0, 1, 1, 0, 1]
     """
     n_bags = check_integer("n_bags", n_bags, low=1)
-    y = np.asarray(y)
-    bags = np.zeros(len(y), dtype=np.int64)
-    for label in np.unique(y):
-        members = np.flatnonzero(y == label)
-        bags[members] = np.arange(len(members)) % n_bags
-    return bags
+    return pd.Series(y).groupby(np.asarray(y)).cumcount().to_numpy() % n_bags
 
 
 # --- the budget -----------------------------------------------------------------------------------
@@ -154,7 +150,6 @@ def ensemble_guarantee(
     [0.523, 0.5, 0.1]
     """
     n_estimators = check_integer("n_estimators", n_estimators, low=1)
-    n_records = check_integer("n_records", n_records, low=1)
     check_choice("sampling", sampling, SAMPLINGS)
     check_choice("composition", composition, COMPOSITIONS)
     delta = check_real("delta", delta, low=0, high=1, inclusive="low")
@@ -170,9 +165,7 @@ def ensemble_guarantee(
     # Basic composition spends delta on the bags alone; the other theorems need some of it for themselves.
     share = delta if composition == "basic" else delta / 2
     bag = rows.amplify(inner, share / n_estimators if spends else None)
-    if composition == "basic":
-        return compose([bag] * n_estimators)
-    return compose([bag] * n_estimators, composition, delta=delta)
+    return compose([bag] * n_estimators, composition, delta=None if composition == "basic" else delta)
 
 
 @lru_cache(maxsize=1024)
@@ -207,9 +200,10 @@ def learner_epsilon(
     [0.4139, 0.2623, 0.4145]
     """
 
-    return largest_budget(
-        lambda inner: ensemble_guarantee(Guarantee(inner, inner_delta, relation), **options).epsilon, epsilon
-    )
+    def total(inner: float) -> float:
+        return ensemble_guarantee(Guarantee(inner, inner_delta, relation), **options).epsilon
+
+    return largest_budget(total, epsilon)
 
 
 def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
@@ -240,6 +234,7 @@ def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
 # --- the estimator --------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Ensemble(Wrapper):
     """A wrapper around several learners of one kind. Not for use by itself."""
 
@@ -249,20 +244,20 @@ class Ensemble(Wrapper):
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
     }
 
-    def __init__(self, estimator=None, n_estimators=10, epsilon=1.0, delta=0.0, neighbouring=REPLACE_ONE, **shared):
-        super().__init__(estimator, epsilon, **shared)
-        self.n_estimators = n_estimators
-        self.delta = delta
-        self.neighbouring = neighbouring
+    n_estimators: int = 10
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    neighbouring: NeighboringRelation = REPLACE_ONE
 
     def _check_parts(self, n_rows: int) -> None:
         """Refuse more disjoint parts than rows; where the number of rows is private, parts may well be empty."""
-        if self.neighbouring is REPLACE_ONE and self.n_estimators > n_rows:
-            raise ValueError(
-                f"n_estimators must be at most the number of records, got {self.n_estimators} for {n_rows} sample(s)"
-            )
+        m = self.n_estimators
+        if self.neighbouring is REPLACE_ONE and m > n_rows:
+            raise ValueError(f"n_estimators must be at most the number of records, got {m} for {n_rows} sample(s)")
 
 
+@dataclass(eq=False, repr=False)
 class PrivateBaggingClassifier(Ensemble):
     """A vote of private classifiers, each fitted to its own bag, within one total budget.
 
@@ -348,61 +343,39 @@ class PrivateBaggingClassifier(Ensemble):
         "n_records": optional(integer(low=1)),
     }
 
-    def __init__(
-        self,
-        estimator=None,
-        n_estimators=10,
-        epsilon=1.0,
-        delta=0.0,
-        sampling="without-replacement",
-        sample_size=None,
-        voting="hard",
-        composition="basic",
-        n_records=None,
-        **shared,
-    ):
-        super().__init__(estimator, n_estimators, epsilon, delta, **shared)
-        self.sampling = sampling
-        self.sample_size = sample_size
-        self.voting = voting
-        self.composition = composition
-        self.n_records = n_records
+    sampling: str = "without-replacement"
+    sample_size: int | None = None
+    voting: str = "hard"
+    composition: str = "basic"
+    n_records: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.composition != "basic" and not self._is_disjoint() and self.delta == 0:
+        if self.composition != "basic" and self.sampling not in _DISJOINT and self.delta == 0:
             raise ValueError(f"delta must be positive for composition {self.composition!r}, got {self.delta!r}")
         if self.neighbouring == ADD_REMOVE and (self.sampling != "disjoint" or self.n_records is None):
-            raise ValueError(
-                "neighbouring must be replace-one, unless sampling is 'disjoint' and n_records is given, "
-                "got add/remove-one"
-            )
-
-    def _is_disjoint(self) -> bool:
-        return self.sampling in ("disjoint", "public-strata")
+            raise ValueError("neighbouring must be replace-one without n_records and disjoint bags, got add/remove-one")
 
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, NDArray | None]:
         """The labels, where they are public and decide on bags."""
-        n = len(X)
-        if self.sampling == "without-replacement" and self.sample_size is not None and self.sample_size > n:
-            raise ValueError(f"sample_size must be at most the number of records, {n}, got {self.sample_size}")
-        if self._is_disjoint():
-            self._check_parts(n)
+        if self.sampling == "without-replacement" and (self.sample_size or 0) > len(X):
+            raise ValueError(f"sample_size must be at most the number of records, {len(X)}, got {self.sample_size}")
+        if self.sampling in _DISJOINT:
+            self._check_parts(len(X))
         if self.sampling != "public-strata":
             return self.neighbouring, None  # silent about an absent class (Notes)
         fewest = min(int(np.sum(y == label)) for label in self.classes_)
         if fewest < self.n_estimators:
-            raise ValueError(
-                f"n_estimators must be at most the number of records of each class, {fewest}, for public labels, "
-                f"got {self.n_estimators}"
-            )
+            allowed = f"at most {fewest}, the records of the rarer class, with public labels"
+            raise ValueError(f"n_estimators must be {allowed}, got {self.n_estimators}")
         return self.neighbouring, y
 
     def _learn(self, ledger: Ledger, labels: NDArray | None) -> None:
         """Set what is fitted, from one fit of all learners."""
         rng, replaced = ledger.rng, ledger.neighbouring is REPLACE_ONE
-        n = ledger.n_records() if replaced else self.n_records
-        # Where the number of records is private, each record's own draw decides who is in which bag.
+        # Where the number of records is private, each record's own draw decides who is in which bag, and n does not
+        # enter: the bags are disjoint.
+        n = ledger.n_records() if replaced else 1
         bags = self._public_bags(n, labels, rng) if replaced else None
         # Of the smallest and the largest bag; else what a bag without records holds.
         sizes = [len(self.classes_)] if bags is None else sorted({*map(len, bags)})
@@ -417,9 +390,8 @@ class PrivateBaggingClassifier(Ensemble):
             else:
                 parts = [(X[rows], y[rows]) for rows in bags]
             # Each with noise of its own.
-            states = [child_state(self.random_state, rng) for _ in parts]
-            learners = [self._learner(self.learner_epsilon_, state) for state in states]
-            return [fit_learner(learner, *part) for learner, part in zip(learners, parts, strict=True)]
+            learner = partial(self._learner, self.learner_epsilon_)
+            return [fit_learner(learner(child_state(self.random_state, rng)), *part) for part in parts]
 
         self.estimators_ = ledger.fitted(fit_all, shared_out)
         self.guarantee_ = ledger.guarantee(shared_out.epsilon, shared_out.delta, source=shared_out.source)
@@ -427,15 +399,14 @@ class PrivateBaggingClassifier(Ensemble):
     def _public_bags(self, n_records: int, labels: NDArray | None, rng: np.random.Generator) -> list[NDArray]:
         """Row numbers of each bag, from the number of records and, for strata, their public labels."""
         m = self.n_estimators
-        if not self._is_disjoint():
+        if self.sampling not in _DISJOINT:
             size = n_records if self.sample_size is None else self.sample_size
             return [rng.choice(n_records, size, replace=self.sampling == "bootstrap") for _ in range(m)]
         if labels is None:
             bags = assign_evenly(n_records, m, rng)
         else:
             order = rng.permutation(n_records)
-            bags = np.empty(n_records, dtype=np.int64)
-            bags[order] = assign_by_rank(labels[order], m)
+            bags = assign_by_rank(labels[order], m)[np.argsort(order)]
         return [np.flatnonzero(bags == bag) for bag in range(m)]
 
     def _shared_out(self, n_records: int, sizes: list[int]) -> Guarantee:
@@ -443,17 +414,14 @@ class PrivateBaggingClassifier(Ensemble):
         names = ("n_estimators", "sampling", "sample_size", "composition", "delta")
         options = {"n_records": n_records} | {name: getattr(self, name) for name in names}
         probe = self._stated(self.epsilon, sizes)
-        self.learner_epsilon_ = learner_epsilon(
-            self.epsilon, inner_delta=probe.delta, relation=probe.neighbouring, **options
-        )
+        inner = {"inner_delta": probe.delta, "relation": probe.neighbouring}
+        self.learner_epsilon_ = learner_epsilon(self.epsilon, **inner, **options)
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
         self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
-            raise ValueError(
-                f"estimator must keep the total within ({self.epsilon:g}, {self.delta:g})-DP, got {guarantee}"
-            )
+            raise ValueError(f"estimator must keep the total of ({self.epsilon:g}, {self.delta:g})-DP, got {guarantee}")
         source = f"{self.n_estimators} learners, {_SOURCES[self.sampling]}; {guarantee.source}"
         # The total budget is what is promised; bisection stops a little below it, rounding a little above.
         return replace(guarantee, epsilon=max(float(self.epsilon), guarantee.epsilon), event=None, source=source)
@@ -469,7 +437,7 @@ class PrivateBaggingClassifier(Ensemble):
     def _learner(self, epsilon: float, random_state: int | None) -> Any:
         values = {"epsilon": epsilon, "classes": tuple(self.classes), "random_state": random_state}
         if self.neighbouring is ADD_REMOVE:
-            values["n_records"] = max(round(self.n_records / self.n_estimators), 1)
+            values["n_records"] = max(round((self.n_records or 0) / self.n_estimators), 1)
         return new_learner(self.estimator, **values)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ private record. That its guarantee does not depend on private records either is 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 
 from helpers.checks import check_classes, label_codes, real, validate_records
-from helpers.constructors import SharedParameters
 from helpers.privacy import RELATION_NAMES, REPLACE_ONE, Guarantee, Ledger, PrivateMixin
 
 Records = tuple[NDArray, NDArray]
@@ -37,11 +37,14 @@ def check_learner(name: str, estimator: Any, *, needed: Sequence[str] = ("epsilo
         raise ValueError(f"{name} must be a classifier{wanted}, got {estimator!r}")
 
 
-class Wrapper(SharedParameters, PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
+@dataclass(eq=False, repr=False)
+class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
     """A classifier that releases something about records through the classifier `estimator` inside it.
 
     A subclass plans with public numbers before it looks at a record (`_planned`), and learns from a ledger's answers
     alone (`_learn`).
+
+    Parameters are fields of dataclasses, which write the constructors that scikit-learn reads.
     """
 
     _allowed: ClassVar[dict] = {
@@ -51,11 +54,10 @@ class Wrapper(SharedParameters, PrivateMixin, ClassifierMixin, BaseEstimator, AB
     }
     _predictor = "estimator_"  # the attribute that predicts, once it is there
 
-    def __init__(self, estimator=None, epsilon=1.0, classes=(0, 1), random_state=None):
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.classes = classes
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    classes: Sequence[Any] = (0, 1)
+    random_state: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to X (n, d) and labels y (n,); returns self."""
@@ -136,18 +138,13 @@ def planned_guarantee(
     """
     spread = np.zeros((n_rows, n_features))
     spread[:, 0] = np.linspace(-1, 1, n_rows)
-    stated = []
     # Two data sets that differ in the values and in which classes occur.
-    for X, y in (made_up(n_rows, n_features, classes), (spread, np.full(n_rows, classes[0]))):
-        guarantee = getattr(make().fit(X, y), "guarantee_", None)
-        if not isinstance(guarantee, Guarantee):
-            raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
-        stated.append(guarantee)
-    first, second = stated
+    tables = made_up(n_rows, n_features, classes), (spread, np.full(n_rows, classes[0]))
+    first, second = (getattr(make().fit(*table), "guarantee_", None) for table in tables)
+    if not isinstance(first, Guarantee):
+        raise ValueError(f"estimator must have a guarantee_ after fitting, got {make()!r}")
     if first != second:
-        raise ValueError(
-            f"estimator must have one guarantee whatever its records are, got {first} and {second} for made-up records"
-        )
+        raise ValueError(f"estimator must have one guarantee whatever its records are, got {first} and {second}")
     if neighbouring not in (None, first.neighbouring):
         raise ValueError(f"estimator must be private under {RELATION_NAMES[neighbouring]}, got {first} from {make()!r}")
     return first

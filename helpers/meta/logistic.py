@@ -5,39 +5,25 @@ stands inside the loss as the log-odds of the classes and is the threshold as we
 on development sets alone (`benchmarks/defaults.py`).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from helpers.checks import any_value, check_choice, check_classes, check_real, validate_records
+from helpers.checks import any_value, check_choice, validate_records
 from helpers.erm import LOGISTIC, ObjectivePerturbationClassifier, Softmax, default_regularization, fixed_weights
 from helpers.erm.partitions import count_records, gathered, is_partitioned
 from helpers.meta.learners import fit_learner
 from helpers.predictions import ModelPredictions
-from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state
-
-_OF_THE_LEARNER = (
-    "epsilon",
-    "delta",
-    "bounds",
-    "intercept_scaling",
-    "rows",
-    "counts_share",
-    "neighbouring",
-    "n_records",
-)
+from helpers.privacy import REPLACE_ONE, PrivateMixin, child_state
 
 
-def _check_penalty(name: str, value: Any) -> None:
-    if isinstance(value, str):
-        check_choice(name, value, ("auto",))
-    else:
-        check_real(name, value, low=0, inclusive="neither")
-
-
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEstimator):
     """Private logistic regression for rare classes: ranking, probabilities and decisions within one budget.
 
@@ -108,38 +94,24 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
     """
 
     _allowed: ClassVar[dict] = {
-        **dict.fromkeys((*_OF_THE_LEARNER, "noise"), any_value),  # it checks them itself
-        "regularization": _check_penalty,
-        "classes": lambda _, classes: check_classes(classes),
+        # The learner has the same parameters, and checks them.
+        **dict.fromkeys(("epsilon", "delta", "counts_share", "classes", "neighbouring", "n_records"), any_value),
+        **dict.fromkeys(("bounds", "intercept_scaling", "rows", "noise"), any_value),
+        "regularization": lambda name, value: isinstance(value, str) and check_choice(name, value, ("auto",)),
     }
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=0.0,
-        bounds=None,
-        regularization="auto",
-        intercept_scaling=0.1,
-        rows="unit",
-        noise="auto",
-        counts_share=0.1,
-        classes=(0, 1),
-        neighbouring=REPLACE_ONE,
-        n_records=None,
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.regularization = regularization
-        self.intercept_scaling = intercept_scaling
-        self.rows = rows
-        self.noise = noise
-        self.counts_share = counts_share
-        self.classes = classes
-        self.neighbouring = neighbouring
-        self.n_records = n_records
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 0.0
+    bounds: ArrayLike | None = None
+    regularization: float | str = "auto"
+    intercept_scaling: float = 0.1
+    rows: str = "unit"
+    noise: str = "auto"
+    counts_share: float = 0.1
+    classes: Sequence[Any] = (0, 1)
+    neighbouring: NeighboringRelation = REPLACE_ONE
+    n_records: int | None = None
+    random_state: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -153,27 +125,24 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
             fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         self.n_features_in_ = X.shape[1]
-        # No noise is drawn here, and the learner keys its own by the records.
-        ledger = Ledger((X, y), self.neighbouring, self._noise_generator())
-        learner = self._learner().set_params(random_state=child_state(self.random_state, ledger.rng))
+        # No noise is drawn here: the learner keys its own by the records.
+        learner = self._learner().set_params(random_state=child_state(self.random_state, self._noise_generator()))
         if self.regularization == "auto":
-            several = len(self.classes) - 1
+            # Without `n_records` the relation is replace-one, where the number of records is public.
+            n_records, n_classes = self.n_records or count_records(X), len(self.classes)
             learner.regularization = default_regularization(
-                # Without `n_records` the relation is replace-one, where the number of records is public.
-                self.n_records or count_records(X),
-                several * (self.n_features_in_ + 1),
+                n_records,
+                (n_classes - 1) * (self.n_features_in_ + 1),
                 (1 - self.counts_share) * self.epsilon,
                 delta=self.delta,
-                loss=LOGISTIC if several == 1 else Softmax(several + 1),
+                loss=LOGISTIC if n_classes == 2 else Softmax(n_classes),
                 weighting=fixed_weights(1.0, self.neighbouring),
             )
-        self.estimator_ = ledger.fitted(lambda records: fit_learner(learner, *records))
-        self.classes_, self.offset_ = self.estimator_.classes_, self.estimator_.offset_
-        self.coef_, self.intercept_ = self.estimator_.coef_, self.estimator_.intercept_
-        self.threshold_ = self.offset_
-        given = self.estimator_.guarantee_
-        source = f"{given.source}; one noisy count as offset and threshold"
-        self.guarantee_ = ledger.guarantee(given.epsilon, given.delta, source=source)
+        self.estimator_ = fit_learner(learner, X, y)
+        self.classes_, self.coef_ = self.estimator_.classes_, self.estimator_.coef_
+        self.intercept_, self.offset_ = self.estimator_.intercept_, self.estimator_.offset_
+        self.threshold_, given = self.offset_, self.estimator_.guarantee_
+        self.guarantee_ = replace(given, source=f"{given.source}; one noisy count as offset and threshold")
         return self
 
     def predict(self, X: ArrayLike) -> NDArray:
@@ -185,15 +154,13 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
         return self.estimator_ if hasattr(self, "estimator_") else ObjectivePerturbationClassifier()
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = np.size(self.classes) > 2
-        return tags
+        return self._learner().__sklearn_tags__()
 
     def _learner(self) -> ObjectivePerturbationClassifier:
         """The learner without a seed, and without the penalty that the number of records gives."""
-        in_a_box = self.noise == "auto" and self.delta == 0 and self.bounds is not None
-        noise = "cube" if in_a_box else self.noise
-        learner = ObjectivePerturbationClassifier(prior="offset", noise=noise, classes=self.classes)
-        if self.regularization != "auto":
-            learner.regularization = self.regularization
-        return learner.set_params(**{name: getattr(self, name) for name in _OF_THE_LEARNER})
+        parameters = self.get_params(deep=False) | {"prior": "offset", "random_state": None}
+        if self.regularization == "auto":
+            del parameters["regularization"]
+        if self.noise == "auto" and self.delta == 0 and self.bounds is not None:
+            parameters["noise"] = "cube"
+        return ObjectivePerturbationClassifier(**parameters)

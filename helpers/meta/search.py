@@ -8,6 +8,7 @@ three trials however many there were. Both promise their whole `epsilon` for the
 
 import math
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import cycle
 from typing import Any, ClassVar
@@ -18,16 +19,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.model_selection import ParameterGrid
 
-from helpers.checks import any_value, check_choice, check_classes, check_real, choice, optional, real
-from helpers.meta.learners import (
-    Records,
-    Wrapper,
-    check_learner,
-    fit_learner,
-    new_learner,
-    planned_guarantee,
-    restate,
-)
+from helpers.checks import any_value, check_classes, check_real, choice, optional, real
+from helpers.meta.learners import Records, Wrapper, check_learner, fit_learner, new_learner, planned_guarantee, restate
 from helpers.predictions import ModelPredictions
 from helpers.privacy import EXACT_REALS, REPLACE_ONE, Guarantee, Ledger, child_state
 
@@ -61,16 +54,16 @@ def draw_repeats(rng: np.random.Generator, mean: float, law: str = "geometric") 
     >>> draw_repeats(np.random.default_rng(0), 1.0)
     1
     """
-    mean = check_real("mean", mean, low=1, high=_MOST_TRIALS)
     if mean < 1 + 1e-9:
         return 1
-    if check_choice("law", law, tuple(REPEATS)) == "geometric":
+    if law == "geometric":
         return int(rng.geometric(1 / mean))
     # Logarithmic law: mean = p / ((p - 1) log(1 - p)), as a function of t = -log(1 - p).
     t = brentq(lambda t: math.expm1(t) / t - mean, 1e-12, 2 * math.log(mean) + 5)
     return int(rng.logseries(-math.expm1(-t)))
 
 
+@dataclass(eq=False, repr=False)
 class _PrivateSearch(ModelPredictions, Wrapper):
     """What both searches share: the grid, the learners, the score. Not for use by itself."""
 
@@ -81,30 +74,23 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         "classes": lambda _, classes: check_classes(classes),
     }
     _predictor = "best_estimator_"
-    _source: str
+    _source: ClassVar[str]
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, mistake_costs=None, **shared):
-        super().__init__(estimator, epsilon, **shared)
-        self.param_grid = param_grid
-        self.mistake_costs = mistake_costs
+    param_grid: Any
+    epsilon: float = 1.0
+    _: KW_ONLY
+    mistake_costs: dict | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.mistake_costs is not None:
-            if not isinstance(self.mistake_costs, dict) or set(self.mistake_costs) != set(self.classes):
-                raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {self.mistake_costs!r}")
-            for cost in self.mistake_costs.values():
-                check_real("mistake_costs", cost, low=0, high=1)
-        try:
-            grid = list(ParameterGrid(self.param_grid))
-        except TypeError as error:
-            raise ValueError(
-                f"param_grid must be a dict of lists, or a list of such, got {self.param_grid!r}"
-            ) from error
+        costs = self._costs()
+        if not isinstance(costs, dict) or set(costs) != set(self.classes):
+            raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {costs!r}")
+        for cost in costs.values():
+            check_real("mistake_costs", cost, low=0, high=1)
+        grid = list(ParameterGrid(self.param_grid)) if isinstance(self.param_grid, dict | list | tuple) else []
         if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
-            raise ValueError(
-                f"param_grid must hold settings other than epsilon and random_state, got {self.param_grid!r}"
-            )
+            raise ValueError(f"param_grid must hold settings, but not epsilon or random_state, got {self.param_grid!r}")
 
     def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
         """Rows to learn from, for each candidate its own or the same for all, and last those to judge by."""
@@ -116,18 +102,17 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         """What one candidate may spend."""
 
     def _learner(self, setting: dict, random_state: int | None) -> Any:
-        learner = new_learner(self.estimator, epsilon=self._trial_epsilon()).set_params(**setting)
-        return learner.set_params(random_state=random_state)
+        public = {"epsilon": self._trial_epsilon(), "random_state": random_state}
+        return new_learner(self.estimator, **public).set_params(**setting)
 
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, list[tuple[dict, Guarantee]]]:
         """Each setting with what its trial guarantees for made-up records, as many as it gets."""
         grid = list(ParameterGrid(self.param_grid))
-        *learning, judging = self._cut(np.arange(len(X)), len(grid))
-        if not all(map(len, (*learning, judging))):
-            needed = len(learning) + 1
-            raise ValueError(f"X must have at least {needed} records, one for each part, got {len(X)} sample(s)")
+        parts = self._cut(np.arange(len(X)), len(grid))
+        if not all(map(len, parts)):
+            raise ValueError(f"X must have at least {len(parts)} records, one for each part, got {len(X)} sample(s)")
         candidates, epsilon = [], self._trial_epsilon()
-        for setting, rows in zip(grid, cycle(learning), strict=False):
+        for setting, rows in zip(grid, cycle(parts[:-1]), strict=False):
             make = partial(self._learner, setting, None)
             found = planned_guarantee(make, len(rows), self.n_features_in_, self.classes_, REPLACE_ONE)
             if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
@@ -172,13 +157,10 @@ class _PrivateSearch(ModelPredictions, Wrapper):
 
 def _parts(ledger: Ledger, cut: list[NDArray]) -> list[Ledger]:
     """A ledger of the records in each of these groups of rows, which share none."""
-
-    def held(rows: NDArray, records: Records) -> Records:
-        return records[0][rows], records[1][rows]
-
-    return ledger.parts([partial(held, rows) for rows in cut])
+    return ledger.parts([partial(lambda rows, records: (records[0][rows], records[1][rows]), rows) for rows in cut])
 
 
+@dataclass(eq=False, repr=False)
 class PartitionedSearch(_PrivateSearch):
     """Choice among candidates by the exponential mechanism on the mistakes that each makes on records held out.
 
@@ -235,14 +217,12 @@ class PartitionedSearch(_PrivateSearch):
 
     _allowed: ClassVar[dict] = {"parts": choice("disjoint", "shared")}
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, parts="disjoint", **shared):
-        super().__init__(estimator, param_grid, epsilon, **shared)
-        self.parts = parts
+    parts: str = "disjoint"
 
     def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
-        return (
-            np.array_split(order, n_candidates + 1) if self.parts == "disjoint" else super()._cut(order, n_candidates)
-        )
+        if self.parts == "disjoint":
+            return np.array_split(order, n_candidates + 1)
+        return super()._cut(order, n_candidates)
 
     def _trial_epsilon(self) -> float:
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
@@ -259,6 +239,7 @@ class PartitionedSearch(_PrivateSearch):
         return candidates[best][0], learners[best]
 
 
+@dataclass(eq=False, repr=False)
 class RepeatedSearch(_PrivateSearch):
     """Best of a random number of trials of randomly drawn candidates, judged by noisy mistakes on records held out.
 
@@ -306,10 +287,8 @@ class RepeatedSearch(_PrivateSearch):
 
     _allowed: ClassVar[dict] = {"trials": optional(real(low=1, high=_MOST_TRIALS)), "law": choice(*REPEATS)}
 
-    def __init__(self, estimator, param_grid, epsilon=1.0, trials=None, law="geometric", **shared):
-        super().__init__(estimator, param_grid, epsilon, **shared)
-        self.trials = trials
-        self.law = law
+    trials: float | None = None
+    law: str = "geometric"
 
     def _trial_epsilon(self) -> float:
         return self.epsilon / selection_epsilon(1.0, REPEATS[self.law])

@@ -6,6 +6,7 @@ well the scores are calibrated decides about the result, and nothing here improv
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,8 +24,6 @@ _SOURCES = {
     "f1": "a threshold from the noisy prevalence",
     "recall": "a private quantile of the minority's scores (Smith 2011)",
 }
-OBJECTIVES = tuple(_SOURCES)
-_RESPONSES = ("predict_proba", "decision_function")
 _EXPECTED_AUC = 0.8  # for "f1"; a wrong guess costs little
 # Log-odds that a threshold for a target recall is chosen from; more of them would cost nothing.
 CANDIDATES = np.linspace(-10.0, 10.0, 20_001)
@@ -81,7 +80,6 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     >>> round(recall_threshold(ledger, 0.75, 1.0), 1), ledger.bill
     (1.0, {ApproximateDpEvent(epsilon=1.0, delta=0.0): 1})
     """
-    target = check_real("target", target, low=0, high=1, inclusive="neither")
 
     def nearness(records: Records) -> NDArray:
         log_odds, is_minority = records
@@ -92,6 +90,7 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     return float(CANDIDATES[ledger.choose(nearness, change, epsilon=epsilon)])
 
 
+@dataclass(eq=False, repr=False)
 class ThresholdClassifier(ModelPredictions, Wrapper):
     """A private classifier whose scores decide at a threshold that is private too, within one budget.
 
@@ -163,29 +162,20 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
     """
 
     _allowed: ClassVar[dict] = {
-        "objective": choice(*OBJECTIVES),
+        "objective": choice(*_SOURCES),
         "threshold_share": real(low=0, high=1, inclusive="neither"),
         "target_recall": real(low=0, high=1, inclusive="neither"),
     }
 
-    def __init__(
-        self,
-        estimator,
-        epsilon=1.0,
-        objective="balanced_accuracy",
-        threshold_share=0.1,
-        target_recall=0.9,
-        **shared,
-    ):
-        super().__init__(estimator, epsilon, **shared)
-        self.objective = objective
-        self.threshold_share = threshold_share
-        self.target_recall = target_recall
+    epsilon: float = 1.0
+    objective: str = "balanced_accuracy"
+    threshold_share: float = 0.1
+    target_recall: float = 0.9
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not any(hasattr(self.estimator, name) for name in _RESPONSES):
-            raise ValueError(f"estimator must have {' or '.join(_RESPONSES)}, got {self.estimator!r}")
+        if not any(hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")):
+            raise ValueError(f"estimator must have predict_proba or decision_function, got {self.estimator!r}")
         weights = {n: v for n, v in self.estimator.get_params().items() if n.split("__")[-1] == "class_weight"}
         if self.objective != "recall" and any(value is not None for value in weights.values()):
             raise ValueError(f"estimator must be without class weights for objective {self.objective!r}, got {weights}")
@@ -198,17 +188,15 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
 
         try:
             planned = at(len(self.classes_))
-        except ValueError:
-            if not len(X):
-                raise
-            planned = None  # too few for this learner, perhaps
+        except ValueError:  # too few for this learner, perhaps
+            planned = None
         if planned is None or planned.neighbouring is REPLACE_ONE:
             if not len(X):
                 raise ValueError("X must have at least one record under replace-one, got 0 sample(s)")
             planned = at(len(X))
             if planned.neighbouring is ADD_REMOVE:
                 raise ValueError(
-                    f"estimator must take any number of records under add/remove-one, got {self.estimator!r}"
+                    f"estimator must take any number of records under add/remove-one, got {self.estimator}"
                 )
         epsilon = self._learner(None).epsilon
         if planned.epsilon > epsilon * (1 + 1e-9):
@@ -237,9 +225,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
             return log_odds, y == self.classes_[1]
 
         self.estimator_ = ledger.fitted(fit, planned)
-        self.prevalence_ = None
         if self.objective == "recall":
-            log_odds = recall_threshold(ledger.view(scored), self.target_recall, spent)
+            self.prevalence_, log_odds = None, recall_threshold(ledger.view(scored), self.target_recall, spent)
         else:
             counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
             self.prevalence_ = float(counts[1] / counts.sum())

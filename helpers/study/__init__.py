@@ -1,4 +1,4 @@
 """How results are measured and compared.
 
-`metrics` has the numbers, `comparison` gains, ranks and tests, `experiments` grids of trials with a store.
+`metrics` has the numbers, `comparison` gains and tests, `experiments` grids of trials with a store.
 """

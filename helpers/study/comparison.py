@@ -60,8 +60,9 @@ def paired_gains(
     Raises
     ------
     ValueError
-        Unknown columns, a baseline that does not occur or occurs twice on one split, a repeated trial, or a trial
-        whose split has no baseline.
+        A baseline that occurs twice on one split, a repeated trial, or a trial whose split has no baseline.
+    KeyError
+        Unknown columns.
 
     Source: Nadeau and Bengio 2003, Inference for the generalization error, equation (9).
 
@@ -72,66 +73,33 @@ def paired_gains(
     >>> paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=0.3).sign[0]
     'open'
     """
-    by = [by] if isinstance(by, str) else list(by)
+    by, values = [by] if isinstance(by, str) else list(by), list(values)
     variants = list(baseline) if variants is None else list(variants)
-    metrics.check_columns(trials, [*by, *variants, *baseline, *values, split])
     if trials.duplicated([*by, *variants, split]).any():
         raise ValueError(f"trials must have one row per {[*by, *variants, split]}, got repeated rows")
     name = ", ".join(str(value) for value in baseline.values())
     is_base = np.logical_and.reduce([trials[column] == value for column, value in baseline.items()])
-    base, rest = trials[is_base].set_index([*by, split])[list(values)], trials[~is_base]
-    if base.empty or not base.index.is_unique:
-        found = "none" if base.empty else "several on one split"
-        raise ValueError(f"baseline must be one row per {[*by, split]}, got {found} for {dict(baseline)!r}")
-    keys = pd.MultiIndex.from_frame(rest[[*by, split]]) if by else pd.Index(rest[split])
-    if not keys.isin(base.index).all():
+    base, rest = trials[is_base].set_index([*by, split])[values], trials[~is_base].set_index([*by, split])
+    if not base.index.is_unique:
         raise ValueError(
-            f"every trial must have a baseline {name!r} on its split, not so in {keys[~keys.isin(base.index)][0]}"
+            f"baseline must be one row per {[*by, split]}, got several on one split for {dict(baseline)!r}"
         )
+    alone = rest.index[~rest.index.isin(base.index)]
+    if len(alone):
+        raise ValueError(f"every trial must have a baseline {name!r} on its split, not so in {alone[0]}")
     signs = np.array([-1 if value in metrics.LOWER_IS_BETTER else 1 for value in values])
-    gains = rest[[*by, *variants, split]].copy()
-    gains[list(values)] = signs * (rest[list(values)].to_numpy(float) - base.loc[keys].to_numpy(float))
+    rest[values] = signs * (rest[values].to_numpy(float) - base.loc[rest.index].to_numpy(float))
+    spans = {value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]}
     table = metrics.summary(
-        gains, [*by, *variants], values=values, seed=split, test_fraction=test_fraction,
-        ranges={value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]},
-    )  # fmt: skip
+        rest.reset_index(), [*by, *variants], values, seed=split, test_fraction=test_fraction, ranges=spans
+    )
     table.insert(len(by) + len(variants), "baseline", name)
-    return _signed(table)
+    return signed(table)
 
 
-def _signed(table: pd.DataFrame) -> pd.DataFrame:
+def signed(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of intervals with their `sign`, as in `paired_gains`."""
     return table.assign(sign=np.select([table.low > 0, table.high < 0], [BETTER, WORSE], OPEN))
-
-
-def gap_of_means(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
-    """Difference of two independent means, with Welch's 95 % interval; for means without their trials.
-
-    It takes trials as independent, so it is over repetitions on one data set; where the trials share splits,
-    `paired_gains` has the narrower interval.
-
-    Parameters
-    ----------
-    new, old : DataFrame
-        Columns `mean`, `sd` and `n` (at least 2); rows are matched by their index.
-
-    Returns
-    -------
-    DataFrame
-        `mean` (new minus old), `low`, `high` and `sign`, on the rows that both have; NaN where a mean is missing.
-
-    >>> a, b = (pd.DataFrame({"mean": [m], "sd": [0.1], "n": [10]}) for m in (0.8, 0.6))
-    >>> gap_of_means(a, b)[["low", "high"]].round(3).values.tolist()
-    [[0.106, 0.294]]
-    """
-    new, old = new.align(old, join="inner", axis=0)
-    parts = [table.sd**2 / table.n for table in (new, old)]
-    error = np.sqrt(parts[0] + parts[1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = error**4 / (parts[0] ** 2 / (new.n - 1) + parts[1] ** 2 / (old.n - 1))
-    # Two constants differ by exactly their difference, with whatever degrees of freedom.
-    margin = stats.t.ppf((1 + metrics.LEVEL) / 2, freedom.fillna(np.inf)) * error
-    gap = new["mean"] - old["mean"]
-    return _signed(pd.DataFrame({"mean": gap, "low": gap - margin, "high": gap + margin}))
 
 
 def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
@@ -140,7 +108,7 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     Parameters
     ----------
     gains : DataFrame
-        From `paired_gains` or `gap_of_means`.
+        From `paired_gains`, or another table with `mean`, `low` and `high`.
     by : str or sequence of str
         One row for each value of these columns; by default one row in all.
 
@@ -156,22 +124,10 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     [1.0, 0.0, 3.0, 0.067, 0.2, 1.0]
     """
     by = [by] if isinstance(by, str) else list(by)
-    metrics.check_columns(gains, [*by, "mean", "low", "high"])
-    decided = gains[gains.low.notna()]
-    groups = decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]
-    rows = []
-    for key, part in groups:
-        rows.append(
-            dict(zip(by, key, strict=True))
-            | {
-                BETTER: int((part.low > 0).sum()),
-                WORSE: int((part.high < 0).sum()),
-                "settings": len(part),
-                "mean gain": part["mean"].mean(),
-                "largest gain": part["mean"].max(),
-                "by chance": int(stats.binom.ppf(0.975, len(part), 0.025)),
-            }
-        )
+    decided, rows = gains[gains.low.notna()], []
+    for key, part in decided.groupby(by, sort=False, dropna=False) if by else [((), decided)]:
+        better, worse, by_chance = (part.low > 0).sum(), (part.high < 0).sum(), stats.binom.ppf(0.975, len(part), 0.025)
+        rows.append((*key, better, worse, len(part), part["mean"].mean(), part["mean"].max(), int(by_chance)))
     return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
 
 
@@ -209,7 +165,6 @@ def signed_rank(gains: pd.DataFrame) -> dict[str, float]:
     >>> signed_rank(pd.DataFrame({"dataset": list("abcdef"), "mean": [.1, .2, .3, .4, .5, .6]}))["p_value"]
     0.03125
     """
-    metrics.check_columns(gains, ["dataset", "mean"])
     if gains["dataset"].duplicated().any() or len(gains) < 2 or gains["mean"].isna().any():
         raise ValueError(f"gains must have one number for each of at least two data sets, got {len(gains)} rows")
     mean = gains["mean"].to_numpy(float)
@@ -221,85 +176,3 @@ def signed_rank(gains: pd.DataFrame) -> dict[str, float]:
         "n_better": int((mean > 0).sum()),
         "n_worse": int((mean < 0).sum()),
     }
-
-
-def average_ranks(frame: pd.DataFrame, *, method: str = "method", values: Sequence[str] | None = None) -> pd.DataFrame:
-    """Average rank of every method over data sets, with Friedman's test; 1 is best.
-
-    Methods with equal values on a data set share the mean of their ranks, so the ranks of k methods sum to k(k + 1)/2
-    on every one and so do the averages.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row per method and `dataset`.
-    method : str
-        Column that names the methods.
-    values : sequence of str, optional
-        Metric columns to rank by; by default all numeric columns but `dataset`. The smallest value ranks first in the
-        columns of `metrics.LOWER_IS_BETTER`, the largest in all others.
-
-    Returns
-    -------
-    DataFrame
-        `method`, `metric`, `average_rank`, `n_blocks` data sets, `p_value` of the hypothesis that all methods rank
-        alike (Friedman's statistic in the F form of Iman and Davenport) and `critical_difference`: two methods whose
-        average ranks differ by more differ at the level of 5 % (Nemenyi). NaN with one method or data set.
-
-    Raises
-    ------
-    ValueError
-        Unknown columns, a method twice on a data set, or without a value on one.
-
-    Source: Demsar 2006, section 3.2.2.
-
-    >>> table = pd.DataFrame({"dataset": [1, 1, 2, 2], "method": list("abab"), "auc": [0.9, 0.8, 0.7, 0.7]})
-    >>> average_ranks(table)["average_rank"].tolist()
-    [1.25, 1.75]
-    """
-    values = metrics.metric_columns(frame, [method, "dataset"]) if values is None else list(values)
-    metrics.check_columns(frame, [method, "dataset", *values])
-    if frame.duplicated([method, "dataset"]).any():
-        raise ValueError(f"frame must have one row per {method!r} and 'dataset', got repeated rows")
-    tables = []
-    for metric in values:
-        wide = frame.pivot(index="dataset", columns=method, values=metric)[list(frame[method].unique())]
-        incomplete = wide.index[wide.isna().any(axis=1)]
-        if len(incomplete):
-            where = f"{metric!r} on every data set, not so on {incomplete[0]}"
-            raise ValueError(f"every method must have a value of {where}")
-        ranks = wide.rank(axis=1, ascending=metric in metrics.LOWER_IS_BETTER)
-        tables.append(
-            pd.DataFrame(
-                {
-                    "method": ranks.columns,
-                    "metric": metric,
-                    "average_rank": ranks.mean().to_numpy(),
-                    "n_blocks": len(ranks),
-                    "p_value": _friedman(ranks.to_numpy()),
-                    "critical_difference": _critical_difference(*ranks.shape),
-                }
-            )
-        )
-    return pd.concat(tables, ignore_index=True)
-
-
-def _friedman(ranks: np.ndarray) -> float:
-    """p-value of Iman and Davenport for ranks (N data sets, k methods), ties included."""
-    n, k = ranks.shape
-    if n < 2 or k < 2:
-        return float("nan")
-    # scipy's own test has no ranks of fewer than three methods, and none where all tie.
-    centre = (k + 1) / 2
-    spread = ((ranks - centre) ** 2).sum()
-    if spread == 0:  # all methods tie on every data set
-        return 1.0
-    chi2 = (k - 1) * n**2 * ((ranks.mean(axis=0) - centre) ** 2).sum() / spread
-    left = n * (k - 1) - chi2
-    return float(stats.f.sf((n - 1) * chi2 / left, k - 1, (k - 1) * (n - 1))) if left > 1e-9 else 0.0
-
-
-def _critical_difference(n: int, k: int) -> float:
-    if n < 2 or k < 2:
-        return float("nan")
-    return float(stats.studentized_range.ppf(metrics.LEVEL, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))

@@ -27,6 +27,7 @@ import sys
 import time
 import traceback
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, closing, contextmanager
@@ -35,7 +36,7 @@ from functools import cache
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import joblib
 import numpy as np
@@ -45,7 +46,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from helpers import sources
-from helpers.checks import check_boolean, check_choice
+from helpers.checks import check_choice
 
 _VARIABLE = "DPBOOK_EXPERIMENTS"  # how a session's settings reach the kernel
 _CACHED = type(cache(len))  # functions wrapped by functools.cache
@@ -115,7 +116,6 @@ def run(
     0  2     0       4
     1  3     0       9
     """
-    check_boolean("timed", timed)
     check_choice("scope", scope, ("chapter", "trial"))
     cells = _checked(cells)
     by: Any = "method" if isinstance(trial, Mapping) else None
@@ -123,24 +123,21 @@ def run(
     for cell in cells if by else ():
         check_choice("method", cell.get("method"), list(trials))
     digests = {label: _digest_of(each, scope == "trial") for label, each in trials.items()}
-    settings = json.loads(os.environ.get(_VARIABLE, "null")) or {
-        "jobs": 1,
-        "modules": [],
-        "code": sources.modules_digest([]),
-    }
-    _freeze(tuple(settings["modules"]), settings["code"])
+    settings = json.loads(os.environ.get(_VARIABLE, "{}"))
+    _freeze(settings.get("code"), *settings.get("modules", ()))
     keys = []
     for cell in cells:
         closed_over, code = digests[cell.get(by)]
         identity = settings.get("identity") if scope == "chapter" else [settings.get("platform"), code]
         keys.append(_hash([identity, name, closed_over, cell]))
     with ExitStack() as stack:
-        store = stack.enter_context(closing(_Store(settings))) if "store" in settings else None
+        store = stack.enter_context(closing(_Store(settings))) if settings else None
         finished = store.found(keys) if store else {}
         missing = [index for index, key in enumerate(keys) if key not in finished]
         tasks = ((index, trials[cells[index].get(by)], cells[index], by, settings) for index in missing)
-        bar = stack.enter_context(_bar(name, len(cells), len(finished), settings))
-        failed: dict[int, _Failed] = {}
+        file = stack.enter_context(open(settings["bar"], "w")) if settings else None
+        bar = stack.enter_context(_bar(file, desc=name, total=len(cells), initial=len(finished)))
+        failed: dict[int, TrialError] = {}
         for index, outcome in _outcomes(tasks, settings):
             if isinstance(outcome, _Finished):
                 finished[keys[index]] = outcome
@@ -153,11 +150,10 @@ def run(
                     break
             bar.update()
     if failed:
-        message, told = failed[min(failed)]
+        first = failed[min(failed)]
         more = f" (and {len(failed) - 1} more of {len(cells)} trials failed)" if len(failed) > 1 else ""
-        error = TrialError(f"experiment {name!r}, {message}{more}")
-        error.add_note(told)
-        raise error
+        first.args = (f"experiment {name!r}, {first}{more}",)
+        raise first
     return _frame(cells, [finished[key] for key in keys], timed)
 
 
@@ -226,12 +222,10 @@ def _checked(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     plain = [json.loads(_encoded(cell, "a cell")) for cell in cells]
     if not plain:
         raise ValueError("cells must be a non-empty sequence of dicts, got none")
-    seen = set()
+    times = Counter(map(_hash, plain))
     for cell in plain:
-        key = _hash(cell)
-        if key in seen:
+        if times[_hash(cell)] > 1:
             raise ValueError(f"cells must be different from one another, got {cell} twice")
-        seen.add(key)
     return plain
 
 
@@ -252,11 +246,6 @@ class _Finished(NamedTuple):
     cpu: float
 
 
-class _Failed(NamedTuple):
-    message: str
-    traceback: str
-
-
 def _frame(cells: list[dict], outcomes: list[_Finished], timed: bool) -> pd.DataFrame:
     found = [(cell | row, outcome.cpu) for cell, outcome in zip(cells, outcomes, strict=True)
              for row in json.loads(outcome.rows)]  # fmt: skip
@@ -268,18 +257,18 @@ def _frame(cells: list[dict], outcomes: list[_Finished], timed: bool) -> pd.Data
 # Trials
 
 
-def _outcomes(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | _Failed]]:
+def _outcomes(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | TrialError]]:
     """Results with their indices, as they finish."""
     if settings.get("scheduler"):
         yield from _on_cluster(tasks, settings)
         return
     # Copy-on-write: large closed-over arrays reach workers as memory maps, and compiled code may want them writable.
-    parallel = joblib.Parallel(settings["jobs"], return_as="generator_unordered", batch_size=1, mmap_mode="c")
+    parallel = joblib.Parallel(settings.get("jobs", 1), return_as="generator_unordered", batch_size=1, mmap_mode="c")
     with closing(parallel(joblib.delayed(_outcome)(*task) for task in tasks)) as finished:
         yield from finished
 
 
-def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | _Failed]]:
+def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | TrialError]]:
     """The same from the workers of a Dask cluster, `jobs` at a time; a worker that dies is replaced by another one."""
     from distributed import Client, KilledWorker, as_completed
 
@@ -302,8 +291,8 @@ def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator
 
 def _outcome(
     index: int, trial: Trial, cell: dict, by: str | None, settings: Mapping[str, Any]
-) -> tuple[int, _Finished | _Failed]:
-    _freeze(tuple(settings["modules"]), settings["code"])
+) -> tuple[int, _Finished | TrialError]:
+    _freeze(settings.get("code"), *settings.get("modules", ()))
     try:
         started = time.process_time()
         # One thread everywhere: sums in another order would differ in the last bits.
@@ -318,31 +307,29 @@ def _outcome(
         return index, _failure(cell, error)
 
 
-def _failure(cell: dict, error: Exception) -> _Failed:
-    return _Failed(f"cell {cell}: {type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+def _failure(cell: dict, error: Exception) -> TrialError:
+    failure = TrialError(f"cell {cell}: {type(error).__name__}: {error}")
+    failure.add_note("".join(traceback.format_exception(error)))
+    return failure
 
 
 @cache
-def _freeze(modules: tuple[str, ...], code: str) -> None:
+def _freeze(code: str | None, *modules: str) -> None:
     """Load all code a trial may use and make sure that it is the code the store is keyed by.
 
     Workers start later than the run, some much later; once per process is enough, as loaded code stays as it is.
     """
     for name in modules:
         importlib.import_module(name)
-    if sources.modules_digest(modules) != code:
+    if code is not None and sources.modules_digest(modules) != code:
         raise RuntimeError("helper modules were edited while the chapter runs; start it again")
 
 
-@contextmanager
-def _bar(name: str, total: int, done: int, settings: Mapping[str, Any]) -> Iterator[tqdm]:
+def _bar(file: TextIO | None, **options: Any) -> tqdm:
     """A bar on the terminal of `dpbook` (without one, in a file beside the store), on one's own, or in JupyterLab."""
     # Only a Jupyter server names the session; papermill, nbconvert and nbval do not, and show nothing.
     watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "DPBOOK_RUN_FOLDER" not in os.environ)
-    with ExitStack() as stack:
-        file = stack.enter_context(open(settings["bar"], "w")) if "bar" in settings else None
-        hidden = not (file or watched)
-        yield stack.enter_context(tqdm(total=total, initial=done, desc=name, leave=False, file=file, disable=hidden))
+    return tqdm(leave=False, file=file, disable=not (file or watched), **options)
 
 
 # Keys
@@ -386,16 +373,15 @@ class _ValueHasher(NumpyHasher):
         super().save(obj)
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
-        is_importable = _is_importable(obj)
-        if isinstance(obj, _CACHED) and not is_importable:
+        if _is_importable(obj):
+            self.named.add(f"import {obj.__module__}\n{obj.__module__}.{obj.__qualname__}")
+        elif isinstance(obj, _CACHED):
             raise ValueError(f"trial must use functions that can be sent to other processes, got the cached {obj}")
-        if is_importable or not isinstance(obj, types.FunctionType | type):
-            if is_importable:
-                self.named.add(f"import {obj.__module__}\n{obj.__module__}.{obj.__qualname__}")
-            return super().save_global(obj, name)
-        self.memoize(obj)  # before its values: functions may refer to themselves
-        content = _function_content(obj) if isinstance(obj, types.FunctionType) else _class_content(obj)
-        self.save((obj.__qualname__, content))
+        elif isinstance(obj, types.FunctionType | type):
+            self.memoize(obj)  # before its values: functions may refer to themselves
+            content = _function_content(obj) if isinstance(obj, types.FunctionType) else _class_content(obj)
+            return self.save((obj.__qualname__, content))
+        return super().save_global(obj, name)
 
     dispatch = NumpyHasher.dispatch | {types.FunctionType: save_global, type: save_global}
 
@@ -417,12 +403,11 @@ def _function_content(function: types.FunctionType) -> tuple:
 def _class_content(cls: type) -> tuple:
     # What Python keeps under other special names describes the class again, partly in ways that cannot be pickled.
     parts = {
-        name: getattr(value, "__func__", value)
+        name: (value.fget, value.fset) if isinstance(value, property) else getattr(value, "__func__", value)
         for name, value in vars(cls).items()
         if isinstance(value, types.FunctionType) or not name.startswith(("__", "_abc"))
     }
-    properties = {name: (value.fget, value.fset) for name, value in parts.items() if isinstance(value, property)}
-    return cls.__bases__, parts | properties
+    return cls.__bases__, parts
 
 
 def _plain(code: types.CodeType) -> tuple:

@@ -19,10 +19,11 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from helpers.checks import check_choice, check_real
+from helpers.checks import check_real
 
 _NAN = float("nan")
 LEVEL = 0.95  # nominal coverage of every interval
+_ROUNDING = 1e-9  # by which a metric may lie outside its range
 
 THIS_DATA = "repetitions on this data set"
 NEW_DATA = "new data of this distribution"
@@ -42,13 +43,7 @@ def metric_range(metric: str) -> tuple[float, float]:
     return _RANGES.get("recall" if metric.startswith("recall_") else metric, (-np.inf, np.inf))
 
 
-def score(
-    y: np.ndarray,
-    scores: np.ndarray,
-    threshold: float = 0.5,
-    *,
-    class_names: Sequence[str] | None = None,
-) -> dict[str, float]:
+def score(y: np.ndarray, scores: np.ndarray, threshold: float = 0.5) -> dict[str, float]:
     """One row of metrics.
 
     Two classes: `scores` has shape (n,), a higher score means more probably the minority (class 1), and class 1 is
@@ -60,7 +55,7 @@ def score(
     equals balanced accuracy, `g_mean` = sqrt(recall * specificity), `mcc`, `accuracy`, `prevalence` = n1/n, `n` and
     `undefined_precision`. More classes: `auc` and `pr_auc` are means of one class against the rest, `f1`, `precision`
     and `recall` are macro means, `worst_class_accuracy` is the least recall, `g_mean` the geometric mean of the
-    recalls; `recall_<class>` per class and `absent_classes` are added, `specificity` and `prevalence` left out.
+    recalls; `recall_<code>` per class and `absent_classes` are added, `specificity` and `prevalence` left out.
 
     Where a metric is undefined:
 
@@ -79,8 +74,6 @@ def score(
         Finite; probabilities or any other scores.
     threshold : float
         Decision threshold, two classes only.
-    class_names : sequence of K str, optional
-        For the `recall_<class>` keys; the codes by default.
 
     Returns
     -------
@@ -98,12 +91,20 @@ def score(
     >>> row["recall"], row["precision"], round(row["g_mean"], 4)
     (1.0, 0.5, 0.8165)
     """
-    y, scores = _check_labels_and_scores(y, scores)
-    threshold = check_real("threshold", threshold)
-    names = [str(k) for k in range(2 if scores.ndim == 1 else scores.shape[1])]
-    if class_names is not None and len(names) != len(class_names):
-        raise ValueError(f"class_names must be {len(names)} names, got {len(class_names)}")
-    is_binary, codes, present = scores.ndim == 1, np.arange(len(names)), np.unique(y)
+    y, scores = np.asarray(y), np.asarray(scores, dtype=np.float64)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y must be an array of shape (n,) with n >= 1, got shape {y.shape}")
+    is_binary = scores.shape == y.shape
+    if not is_binary and not (scores.ndim == 2 and scores.shape[0] == y.size and scores.shape[1] >= 3):
+        raise ValueError(
+            f"scores must be an array of shape ({y.size},), or ({y.size}, K) with K >= 3, got shape {scores.shape}"
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite, got NaN or infinite values")
+    codes, present = np.arange(2 if is_binary else scores.shape[1]), np.unique(y)
+    if not np.isin(y, codes).all():
+        raise ValueError(f"y must be codes 0..{codes[-1]}, got {present[:10].tolist()}")
+    y, threshold = y.astype(np.int64), check_real("threshold", threshold)
     predicted = (scores >= threshold).astype(int) if is_binary else scores.argmax(axis=1)
     # One pass for all that counts say, since most of the time goes into each call's own checks.
     counted = precision_recall_fscore_support(y, predicted, labels=codes, zero_division=np.nan)
@@ -135,7 +136,7 @@ def score(
     if is_binary:
         row["prevalence"] = y.mean()
     else:
-        row |= {f"recall_{name}": recall for name, recall in zip(class_names or names, recalls, strict=True)}
+        row |= {f"recall_{code}": recall for code, recall in enumerate(recalls)}
     return (
         {name: float(value) for name, value in row.items()}
         | {"n": y.size, "undefined_precision": np.setdiff1d(shown, predicted).size}
@@ -143,27 +144,11 @@ def score(
     )
 
 
-def _check_labels_and_scores(y, scores) -> tuple[np.ndarray, np.ndarray]:
-    y, scores = np.asarray(y), np.asarray(scores, dtype=np.float64)
-    if y.ndim != 1 or y.size == 0:
-        raise ValueError(f"y must be an array of shape (n,) with n >= 1, got shape {y.shape}")
-    if scores.shape != y.shape and not (scores.ndim == 2 and scores.shape[0] == y.size and scores.shape[1] >= 3):
-        raise ValueError(
-            f"scores must be an array of shape ({y.size},), or ({y.size}, K) with K >= 3, got shape {scores.shape}"
-        )
-    if not np.isfinite(scores).all():
-        raise ValueError("scores must be finite, got NaN or infinite values")
-    n_classes = 2 if scores.ndim == 1 else scores.shape[1]
-    if not np.isin(y, np.arange(n_classes)).all():
-        raise ValueError(f"y must be codes 0..{n_classes - 1}, got {np.unique(y)[:10].tolist()}")
-    return y.astype(np.int64), scores
-
-
 def summary(
     frame: pd.DataFrame,
     by: str | Sequence[str],
+    values: Sequence[str],
     *,
-    values: Sequence[str] | None = None,
     seed: str = "seed",
     test_fraction: float | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -180,11 +165,10 @@ def summary(
         One row per trial.
     by : str or sequence of str
         Columns that identify a setting (method, data set, epsilon ...).
-    values : sequence of str, optional
-        Metric columns; by default all numeric columns but `by` and `seed`.
+    values : sequence of str
+        Metric columns.
     seed : str
-        Column that tells the trials of a setting apart; left out of the metrics and, where it exists, checked for
-        repeats.
+        Column that tells the trials of a setting apart; where it exists, it is checked for repeats.
     test_fraction : float or None
         None: the interval is over repetitions on this data set. The share of the records in the test part, in (0, 1)
         (1/k for k folds): Student's t with the variance of Nadeau and Bengio, 1/n + test/train in the place of 1/n,
@@ -202,13 +186,15 @@ def summary(
     Raises
     ------
     ValueError
-        Unknown columns, a trial that occurs twice, values outside the metric's range (as differences under a metric's
-        name are), or bad arguments.
+        A trial that occurs twice, values outside the metric's range (as differences under a metric's name are), or bad
+        arguments.
+    KeyError
+        Unknown columns.
 
     Source: Nadeau and Bengio 2003, Inference for the generalization error, equation (9).
 
     >>> trials = pd.DataFrame({"method": "a", "seed": [0, 1, 2], "auc": [0.8, 0.9, 0.7]})
-    >>> summary(trials, "method").loc[0, ["mean", "sd", "low", "high"]].astype(float).round(3).tolist()
+    >>> summary(trials, "method", ["auc"]).loc[0, ["mean", "sd", "low", "high"]].astype(float).round(3).tolist()
     [0.8, 0.1, 0.552, 1.0]
     """
     overlap = 0.0
@@ -216,51 +202,22 @@ def summary(
         test_fraction = check_real("test_fraction", test_fraction, low=0, high=1, inclusive="neither")
         overlap = test_fraction / (1 - test_fraction)
     by = [by] if isinstance(by, str) else list(by)
-    values = metric_columns(frame, [*by, seed]) if values is None else list(values)
-    check_columns(frame, [*by, *values])
     if seed in frame.columns and frame.duplicated([*by, seed]).any():
         raise ValueError(f"frame must have one row per setting and {seed!r}, got repeated rows")
     rows = []
     for setting, trials in frame.groupby(by, sort=False, dropna=False):
         for metric in values:
-            sample = trials[metric].dropna().to_numpy(np.float64)
-            bounds = (ranges or {}).get(metric, metric_range(metric))
-            _check_range(metric, sample, bounds)
-            mean, sd = (sample.mean() if sample.size else _NAN), (sample.std(ddof=1) if sample.size > 1 else _NAN)
-            freedom, share = (sample.size - 1, 1 / sample.size) if sample.size > 1 else (1, 1.0)
-            margin = stats.t.ppf((1 + LEVEL) / 2, freedom) * (sd * np.sqrt(share + overlap))
-            rows.append(
-                dict(zip(by, setting, strict=True))
-                | {
-                    "metric": metric,
-                    "mean": mean,
-                    "sd": sd,
-                    "low": np.clip(mean - margin, *bounds),
-                    "high": np.clip(mean + margin, *bounds),
-                    "n": sample.size,
-                    "n_undefined": len(trials) - sample.size,
-                    "over": NEW_DATA if overlap else THIS_DATA,
-                }
-            )
+            sample = trials[metric].dropna().astype(np.float64)
+            least, most = (ranges or {}).get(metric, metric_range(metric))
+            if (sample < least - _ROUNDING).any() or (sample > most + _ROUNDING).any():
+                raise ValueError(
+                    f"{metric} must be in [{least:g}, {most:g}], got {sample.min():g} to {sample.max():g} "
+                    "(differences come from comparison.paired_gains, or get a name of their own)"
+                )
+            # A single trial has no standard deviation: pandas gives NaN, and so the interval is.
+            n, mean, sd = len(sample), sample.mean(), sample.std()
+            margin = stats.t.ppf((1 + LEVEL) / 2, n - 1) * (sd * np.sqrt(1 / max(n, 1) + overlap))
+            low, high = np.clip([mean - margin, mean + margin], least, most)
+            over = NEW_DATA if overlap else THIS_DATA
+            rows.append((*setting, metric, mean, sd, low, high, n, len(trials) - n, over))
     return pd.DataFrame(rows, columns=[*by, "metric", "mean", "sd", "low", "high", "n", "n_undefined", "over"])
-
-
-def metric_columns(frame: pd.DataFrame, others: Sequence[str]) -> list[str]:
-    """The numeric columns of a frame but `others`."""
-    numeric = frame.select_dtypes(["number", "bool"]).columns
-    return [column for column in numeric if column not in others]
-
-
-def check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Refuse names that are no columns of the frame."""
-    for column in columns:
-        check_choice("column", column, list(frame.columns))
-
-
-def _check_range(metric: str, sample: np.ndarray, bounds: tuple[float, float]) -> None:
-    rounding = 1e-9
-    if sample.size and not (bounds[0] - rounding <= sample.min() and sample.max() <= bounds[1] + rounding):
-        raise ValueError(
-            f"{metric} must be in [{bounds[0]:g}, {bounds[1]:g}], got {sample.min():g} to {sample.max():g} "
-            "(differences come from comparison.paired_gains, or get a name of their own)"
-        )

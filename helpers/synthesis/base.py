@@ -29,6 +29,7 @@ from helpers.privacy import (
     PrivateMixin,
     zcdp_budget,
 )
+from helpers.privacy.randomness import check_random_state
 from helpers.synthesis.bins import noisy_domain
 from helpers.synthesis.curator import Attributes, Curator, check_cells
 
