@@ -43,7 +43,7 @@ _NEAR = 5  # times the gradient that is wanted: a step whose residual would be s
 _TINY = np.finfo(float).tiny
 _UNIT = 2.0**-53  # largest relative error of one operation
 _ROUNDING = 2.0**-49  # 16 units in the last place: below it, a computed gradient is rounding error
-_STEEP = 0.9  # share of the first slope that the line search leaves at most
+_STEEP, _FLAT = 0.9, 0.1  # share of the first slope that the line search leaves, at most before and after the minimum
 _MAX_ITERATIONS = 1000
 _MAX_TRIALS = 200
 
@@ -526,11 +526,13 @@ class Risk:
 
         It stops at a point beta whose gradient g is at most regularization * distance long, which certifies the
         distance: the risk is strongly convex, hence ||beta - beta*|| <= ||g(beta)|| / regularization for the minimiser
-        beta*. It always gets there. The line search ends where the gradient is at most half as long as all before it,
-        which happens finitely often, or where the slope along the step has lost a tenth at least and is not above 0. As
-        slopes of a convex function grow, the function then falls by a fixed multiple of its squared first slope over
-        its largest curvature, so the gradients converge to 0. Only slopes and gradients are compared, because values
-        cannot be near the minimum.
+        beta*. It always gets there. The line search ends where the slope along the step has lost a tenth at least, and
+        has not passed the minimum by much: it is not above 0, or so little that it takes back less than the half of the
+        way before has brought. As slopes of a convex function grow, the function then falls by a fixed multiple of its
+        squared first slope over its largest curvature, so the gradients converge to 0. Where the loss is smooth, so
+        that Newton's steps are right to first order, it also ends where the gradient is at most half as long as all
+        before it, which happens finitely often. Only slopes and gradients are compared, because values cannot be near
+        the minimum.
 
         Computed gradients carry rounding errors. Where one is at that level and does not fall any more, or no step is a
         progress, the solver stops and returns the point with the smallest gradient.
@@ -552,25 +554,30 @@ class Risk:
         for iteration in range(_MAX_ITERATIONS):
             # The line search along the last step, which at first is none; `fall` is minus the slope at its beginning.
             low, high, t = 0.0, math.inf, 1.0
+            passed: Any = None  # what was found a little behind the minimum
             for _ in range(_MAX_TRIALS):
-                candidate, bends = beta - t * step, []
+                bends: list = []
+                candidate = beta - t * step
                 total = self.table.total(self.sums.pull, candidate, kept=bends)
                 gradient = total / self.n_records + self.regularization * candidate + linear
                 size, slope = float(np.linalg.norm(gradient)), -(gradient @ step)
-                halved = size <= best.gradient_norm / 2
+                falling = size <= best.gradient_norm / 2
                 if slope < -_STEEP * fall:
                     low = t
-                elif slope <= 0 or halved:
+                elif slope <= 0 or size <= wanted or (falling and loss.smooth):
+                    if passed is not None and slope <= -2 * _FLAT * fall:
+                        candidate, bends, gradient, size = passed
                     break
                 else:
                     high = t
+                    passed = (candidate, bends, gradient, size) if slope <= _FLAT * fall else None
                 t = 2 * t if math.isinf(high) else (low + high) / 2
             else:
                 break  # rounding leaves nothing to be gained
             beta = candidate
             if size < best.gradient_norm:
                 best = Solution(beta, size / self.regularization, size, iteration)
-            if size <= wanted or not (halved or size > _ROUNDING * (scale + curvature * np.linalg.norm(beta))):
+            if size <= wanted or not (falling or size > _ROUNDING * (scale + curvature * np.linalg.norm(beta))):
                 break
             # A residual may be larger where the gradient is, and need not be smaller than what arrives.
             loose = size * min(_LOOSE, math.sqrt(size / scale)) if scale else 0.0
