@@ -241,7 +241,7 @@ def _flaw(X: NDArray | None, width: int) -> str:
     return "" if np.isfinite(X).all() else "X must hold finite numbers, found NaN or infinity"
 
 
-def _numbers(part) -> NDArray[np.float64] | None:
+def _numbers(part) -> Any:
     """A part of X or of a data frame as floats; None where it holds anything else, which no error shall print."""
     part = np.asarray(part)
     return part.astype(np.float64, copy=False) if part.dtype.kind in _NUMBERS else None
