@@ -308,10 +308,8 @@ class Table:
         found = []
         for rows, *rest in self.blocks:
             factors = None if rows.factors is None else rows.factors[::stride]
-            written = Rows(rows.base[::stride], factors, rows.constant).written()
-            found.append(
-                Block(Rows(np.ascontiguousarray(written)), *(None if each is None else each[::stride] for each in rest))
-            )
+            written = np.ascontiguousarray(Rows(rows.base[::stride], factors, rows.constant).written())
+            found.append(Block(Rows(written), *(None if each is None else each[::stride] for each in rest)))
         return joined(found, self.shape[1])
 
     def fingerprint(self) -> tuple[bytes, ...]:
