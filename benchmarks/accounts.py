@@ -78,7 +78,7 @@ class AccountsByClass(PrivateMomentClassifier):
         spent = precisions(bool(common.all()), self.neighbouring)
         cells = self._cells(codes[common[labels]], domain, mu * math.sqrt(spent.marginals), sizes[common].sum(), rng)
         self.classes_, self.features_ = np.array(domain.classes), RankFeatures(domain, cells)
-        self.marginals_ = Marginals(cells, sizes, float(sizes.sum()), 1 / (mu * math.sqrt(_SIZE)))
+        self.marginals_ = Marginals(cells, sizes, sizes / sizes.sum(), float(sizes.sum()), 1 / (mu * math.sqrt(_SIZE)))
         self._place(*self._sums(X, labels, common, spent, mu, rng))
         self.guarantee_ = Guarantee(
             self.epsilon,
@@ -95,7 +95,8 @@ class AccountsByClass(PrivateMomentClassifier):
         noisy = []
         for j, attribute in enumerate(domain.attributes):
             table = np.bincount(codes[:, j], minlength=attribute.size).astype(float)
-            parts = marginals.differences(table) if marginals._levels(attribute) else [table]
+            nodes = marginals.node_sums(table)[1:] if marginals._levels(attribute) else []
+            parts = [level[::2] - level[1::2] for level in nodes] or [table]
             noisy.append([part + rng.normal(0.0, spread, part.shape) for part in parts])
         return marginals.denoised(domain, noisy, n_records, spread)
 

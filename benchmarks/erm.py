@@ -37,8 +37,9 @@ GRID_DATA = (
 GRID_EPSILONS = (0.1, 0.5, 1.0, 5.0)
 GRID_SEEDS = 20
 FALLING, ALIKE = "falling", "alike"  # what features do for the class: less and less, as in real tables, or all as much
+NOISE = "noise"  # isotropic rows scaled into the unit ball, and a class that hardly depends on them
 SIZES = [(n, d, FALLING) for n in (10**3, 10**4, 10**5, 10**6, 10**7) for d in (6, 20, 100, 500, 2000)]
-SIZES += [(5_000, 1_000, ALIKE), (20_000, 500, ALIKE)]  # no sample tells where all directions are alike
+SIZES += [(n, d, f) for n, d in ((5_000, 1_000), (20_000, 500)) for f in (ALIKE, NOISE)]  # no sample tells much here
 PENALTIES = (1e-2, 1e-4)
 TOLERANCES = (1e-4, 1e-9)  # of L-BFGS: its default, and as low as it comes
 COPIES = 3  # of X that have to fit into memory: L-BFGS gets rows of its own
@@ -135,15 +136,17 @@ def _of_one_size(n: int, d: int, features: str, rounds: int) -> pd.DataFrame:
 
 
 def simulated(n: int, d: int, features: str) -> tuple[np.ndarray, np.ndarray]:
-    """Records of unit length; a class of about one in eight where features are falling, else of one half."""
+    """Records of at most unit length; a class of about one in eight where features are falling, else of one half."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     if features == FALLING:
         X /= np.sqrt(np.arange(1, d + 1))
         y = (X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n) > 1.5).astype(int)
     else:
-        y = (X @ rng.standard_normal(d) > 0).astype(int)
-    X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+        blur = 3 * np.sqrt(d) if features == NOISE else 0.0
+        y = (X @ rng.standard_normal(d) + blur * rng.standard_normal(n) > 0).astype(int)
+    lengths = np.sqrt(np.einsum("ij,ij->i", X, X))
+    X /= lengths.max() if features == NOISE else lengths[:, None]
     return X, y
 
 

@@ -186,10 +186,10 @@ def curvature_sum(beta, rows, loss, weights=None) -> np.ndarray:
 
 def softmax_gradient(C, Z, codes, regularization, linear, weights=None, n_records=None) -> np.ndarray:
     """Gradient (K - 1, d) of (1/n) sum weight (-log p_code) + (regularization/2) ||C||^2 + <linear, C>."""
-    total = SoftmaxSums(len(C) + 1).pull(C.ravel(), Block(Rows(Z), codes, weights))[0]
+    total = SoftmaxSums(Softmax(len(C) + 1)).pull(C.ravel(), Block(Rows(Z), codes, weights))[0]
     return total.reshape(C.shape) / (n_records or len(Z)) + regularization * C + linear
 
 
 def softmax_curvature_sum(C, Z, weights=None) -> np.ndarray:
     """Hessian ((K - 1) d, (K - 1) d) of the weighted *sum* of the losses."""
-    return SoftmaxSums(len(C) + 1).hessian(C.ravel(), Block(Rows(Z), None, weights))
+    return SoftmaxSums(Softmax(len(C) + 1)).hessian(C.ravel(), Block(Rows(Z), None, weights))

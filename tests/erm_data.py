@@ -7,7 +7,7 @@ import numpy as np
 
 from checks.exact_loss import gradient, softmax_gradient
 from helpers import erm
-from helpers.erm import calibration, perturbation, risk, solver
+from helpers.erm import calibration, perturbation, risk
 
 ROUNDING = 1 + 1e-9
 HUBER = erm.huber(0.3)
@@ -107,6 +107,7 @@ def watched(monkeypatch):
 
 def minimize_softmax(Z, codes, n_classes, regularization, linear, distance):
     """Minimiser C (K - 1, d) of the mean softmax loss + (regularization/2) ||C||^2 + <linear, C>."""
-    table = risk.LocalTable(risk.pieces(risk.Block(risk.Rows(Z), codes)), *Z.shape)
-    sizes = {"n_records": len(Z), "mean_weight": 1.0, "longest": np.linalg.norm(Z, axis=1).max()}
-    return solver.minimize_table(table, erm.Softmax(n_classes), regularization, linear, distance=distance, **sizes)
+    table = risk.Table(list(risk.blocks_of([Z], codes)), Z.shape)
+    longest = np.linalg.norm(Z, axis=1).max()
+    sums = risk.SoftmaxSums(erm.Softmax(n_classes))
+    return risk.Risk(table, sums, regularization, linear, len(Z), 1.0, longest).minimiser(distance)

@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 
 from helpers.erm.midpoint import MidpointClassifier
 from helpers.privacy import (
-    ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
     SEED_SECRET,
@@ -23,8 +22,7 @@ from helpers.privacy import (
 
 RADIUS, EPSILON, DELTA, FITS = 3.0, 1.0, 1e-5, 500  # so many that what is right fails once in 1e6 runs or less
 SETTINGS = [
-    {"neighbouring": REPLACE_ONE},
-    {"neighbouring": ADD_REMOVE},
+    {},
     {"counts": "public"},
 ]
 FILLER = [(0.0, 0)] * 300 + [(0.0, 1)] * 200  # keeps means and counts inside, where nothing is clipped
@@ -41,8 +39,7 @@ def released(records, setting, **options):
     model.fit(*data(records))
     if setting.get("counts") == "public":
         return model.means_
-    counts = model.counts_[1:] if model.neighbouring is REPLACE_ONE else model.counts_
-    return np.append(model.means_ * model.counts_, counts)
+    return np.append(model.means_ * model.counts_, model.counts_[1:])
 
 
 def noiseless(records, setting):
@@ -61,12 +58,9 @@ def neighbours(setting):
         for label in labels:
             for old, new in itertools.permutations(values, 2):
                 yield [*FILLER, (old, label)], [*FILLER, (new, label)]
-    elif setting["neighbouring"] is REPLACE_ONE:
+    else:
         for old, new in itertools.permutations(itertools.product(values, labels), 2):
             yield [*FILLER, old], [*FILLER, new]
-    else:
-        for record in itertools.product(values, labels):
-            yield FILLER, [*FILLER, record]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -84,10 +78,8 @@ def test_the_noise_is_what_the_guarantee_needs(setting):
 
 def test_the_count_has_the_noise_of_the_sums_in_units_of_root_two_radii():
     """A count in other units would be off by a factor of root 2: less noise than a flipped label needs, or more."""
-    sums, counts = np.split(noise({"neighbouring": REPLACE_ONE}), [2], axis=1)
+    sums, counts = np.split(noise({}), [2], axis=1)
     assert sums.std() / counts.std() == pytest.approx(math.sqrt(2) * RADIUS, rel=0.22)
-    sums, counts = np.split(noise({"neighbouring": ADD_REMOVE}), [2], axis=1)
-    assert sums.std() / counts.std() == pytest.approx(RADIUS, rel=0.22)
 
 
 RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
@@ -96,8 +88,7 @@ RECORDS = [(-1.0, 0), (2.0, 0), (9.0, 0), (-0.5, 1), (2.5, 1)]
 @pytest.mark.parametrize(
     ("setting", "length", "asked"),
     [
-        ({"neighbouring": REPLACE_ONE}, 2 * RADIUS, [4.0, 2.0, math.sqrt(2) * RADIUS * 2]),
-        ({"neighbouring": ADD_REMOVE}, math.sqrt(2) * RADIUS, [4.0, 2.0, RADIUS * 3, RADIUS * 2]),
+        ({}, 2 * RADIUS, [4.0, 2.0, math.sqrt(2) * RADIUS * 2]),
         ({"counts": "public"}, 1.0, [4.0 / (2 * RADIUS), 2.0 / (2 * RADIUS)]),
     ],
 )
@@ -123,34 +114,25 @@ def test_what_a_fitted_object_holds(setting):
     assert set(vars(model)) == {*model.get_params(), *fitted}
     assert pickle.loads(pickle.dumps(model)).random_state is None
     guarantee = model.guarantee_
-    relation = setting.get("neighbouring", REPLACE_ONE)
-    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (EPSILON, DELTA, relation)
+    assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (EPSILON, DELTA, REPLACE_ONE)
     assert {"radius public", "which class lies above public", EXACT_REALS, SEED_SECRET} <= set(guarantee.assumes)
     assert ("class counts public" in guarantee.assumes) == (setting.get("counts") == "public")
     assert guarantee.epsilon_at(1e-7) > EPSILON  # from the event, exactly
     assert SEED_SECRET not in model.set_params(random_state=None).fit(*data(FILLER)).guarantee_.assumes
 
 
-@pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
 @pytest.mark.parametrize("only", [0, 1])
-def test_private_counts_never_fail_on_an_empty_class(relation, only):
+def test_private_counts_never_fail_on_an_empty_class(only):
     X, y = np.linspace(-9, 9, 30)[:, None], np.full(30, only)
-    model = MidpointClassifier(2.0, 0.5, neighbouring=relation).fit(X, y)
+    model = MidpointClassifier(2.0, 0.5).fit(X, y)
     assert np.isfinite(model.threshold_)
     assert abs(model.threshold_) <= 2
     assert (model.counts_ >= 1).all()
-    assert model.guarantee_.neighbouring is relation
     assert set(model.predict(X)) <= {0, 1}
 
 
-def test_no_record_at_all_is_like_one_under_add_remove():
-    model = MidpointClassifier(2.0, neighbouring=ADD_REMOVE)
-    for n in (0, 1):
-        fitted = model.fit(np.zeros((n, 1)), np.zeros(n, dtype=int))
-        assert (fitted.counts_ >= 1).all()
-        assert np.isfinite(fitted.threshold_)
-        assert fitted.guarantee_.epsilon == 1.0
-    with pytest.raises(ValueError, match="0 sample"):  # their number is public under replace-one
+def test_no_record_is_refused_as_their_number_is_public():
+    with pytest.raises(ValueError, match="0 sample"):
         MidpointClassifier(2.0).fit(np.zeros((0, 1)), [])
 
 
@@ -189,7 +171,6 @@ def test_the_threshold_is_half_way_and_the_sides_are_public():
         ({"radius": -0.5}, "radius must be"),
         ({"counts": "secret"}, "counts must be"),
         ({"counts": "printed"}, "counts must be"),
-        ({"counts": "public", "neighbouring": ADD_REMOVE}, "neighbouring must be"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be None or an integer"),
     ],
 )

@@ -16,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 from checks import exact_loss
 from helpers import erm
 from helpers.erm import calibration
+from helpers.erm.risk import factored_rows
 from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
 
 N_FITS = 160
@@ -111,7 +112,7 @@ def test_an_absent_class_counts_as_one_record(label):
 
 def test_rows_of_one_length_and_the_constant_beside_them():
     X = np.array([[3.0, 4.0], [0.03, -0.04], [0.0, 0.0], [1e-160, 1e-161], [1e-120, 0.0]])
-    rows = erm.design_matrix(X, radius=2.0, rows="unit", intercept_scaling=0.5)
+    rows = factored_rows(X, radius=2.0, fit_intercept=True, rows="unit", intercept_scaling=0.5).written()
     share = 2.0 / math.sqrt(1.25)
     expected = share * np.array([[0.6, 0.8, 0.5], [0.6, -0.8, 0.5], [0, 0, 0.5], [0, 0, 0.5], [1.0, 0, 0.5]])
     assert rows == pytest.approx(expected, abs=1e-15)
@@ -124,7 +125,7 @@ def test_rows_of_one_length_and_the_constant_beside_them():
 def test_no_row_is_longer_than_the_radius(d, a, magnitude, seed):
     X = 10.0**magnitude * np.random.default_rng(seed).standard_normal((5, d))
     for rows in ("clip", "unit"):
-        found = erm.design_matrix(X, radius=1.5, rows=rows, intercept_scaling=a)
+        found = factored_rows(X, radius=1.5, fit_intercept=True, rows=rows, intercept_scaling=a).written()
         assert np.linalg.norm(found, axis=1).max() <= 1.5 * (1 + 1e-12)
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime, minimize
 
 from checks import exact_loss
 from helpers import erm
-from helpers.erm import risk, solver
+from helpers.erm import risk
 
 # --- derivatives ---
 
@@ -129,22 +129,28 @@ def test_wide_problems_are_solved_by_products_to_the_same_distance(penalty, dist
 
 
 def test_a_sample_helps_where_a_hessian_of_all_is_too_dear(monkeypatch):
-    numbers, products = counted(monkeypatch), {}
-    for pays in (False, True):
-        rows, weights, linear, loss = wide_problem(0, 6000)
-        numbers["product"] = 0
-        # A Hessian of the sample is worth its price where many digits are wanted.
-        monkeypatch.setattr(solver._Risk, "_inverse_pays", lambda self, pays=pays: pays)
-        found = erm.minimize(rows, loss, 1e-5, linear, distance=1e-10, weights=weights)
-        products[pays] = numbers["product"]
-        assert found.distance <= 1e-10
-        assert np.linalg.norm(exact_loss.gradient(found.beta, rows, loss, 1e-5, linear, weights)) < 1e-14
-    assert 2 * products[True] < products[False]
+    """Its inverse preconditions the products of a step, once they have turned out to be dear."""
+    monkeypatch.setattr(risk, "_FEWEST_PRODUCTS", 1000)
+    rows, weights, _, loss = wide_problem(0, 6000)
+    table, sums = risk.Table(list(risk.blocks_of([rows], None, weights)), rows.shape), risk.MarginSums(loss)
+    beta, products = np.zeros(rows.shape[1]), {}
+    gradient = exact_loss.gradient(beta, rows, loss, 1e-5, beta, weights)
+    hessian = exact_loss.curvature_sum(beta, rows, loss, weights) / len(rows) + 1e-5 * np.eye(len(beta))
+    for sampled in (False, True):
+        whole = risk.Risk(table, sums, 1e-5, beta, len(rows), 1.0, 1.0)
+        whole._products, whole._farthest = 50, 20.0
+        if sampled:
+            whole._sample = risk.Risk(table.sample(8), sums, 1e-5, beta, len(rows) / 8, 1.0, 1.0)
+        step = whole._newton_step(beta, [], gradient, 1e-12 * np.linalg.norm(gradient), 13.0)
+        assert np.linalg.norm(hessian @ step - gradient) <= 2e-12 * np.linalg.norm(gradient)
+        products[sampled] = whole._products - 50
+        assert (whole._inverse is not None) == sampled
+    assert 2 * products[True] <= products[False]
 
 
 def test_a_hessian_is_computed_where_products_do_not_arrive(monkeypatch):
     rows, weights, linear, loss = wide_problem(0)
-    monkeypatch.setattr(solver, "_FEWEST_PRODUCTS", 1)
+    monkeypatch.setattr(risk, "_FEWEST_PRODUCTS", 1)
     numbers = counted(monkeypatch)
     found = erm.minimize(rows, loss, 1e-9, linear, distance=1e-4, weights=weights)
     assert found.distance <= 1e-4
@@ -248,7 +254,7 @@ def test_objective_perturbation_problems_are_solved_whatever_they_are(d, n, log_
     noise *= rng.gamma(d, 1 / rate) / np.linalg.norm(noise)
     center = float(np.linalg.norm(noise)) / (n * penalty)
     sizes = {"width": d, "n_rows": n, "mean_weight": 1.0, "longest": 1.0, "center": center}
-    asked = max(1e-13, solver.precision(loss, penalty, **sizes).distance / 4)
+    asked = max(1e-13, risk.precision(loss, penalty, **sizes).distance / 4)
     found = erm.minimize(np.asfortranarray(in_ball(rng, n, d)), loss, penalty, noise / n, distance=asked)
     assert found.distance <= asked
     assert found.n_iter < 100
@@ -281,7 +287,14 @@ def test_a_hessian_that_rounding_made_singular_is_no_failure():
 
 
 def test_the_line_search_gives_up_where_nothing_can_be_gained():
-    assert solver._line_search(lambda beta: (np.ones(1), None), np.zeros(1), np.ones(1), 1.0, 1.0) is None
+    """The gradient of this table jumps from -3 to 1 at 0, where the search begins."""
+
+    class Kink(risk.Table):
+        def total(self, function, *arguments, beside=None, kept=None):
+            return np.zeros((1, 1)) if "hessian" in function.__name__ else np.where(arguments[0] < 0, -3.0, 1.0)
+
+    found = risk.Risk(Kink([], (1, 1)), risk.MarginSums(erm.LOGISTIC), 1.0, np.zeros(1), 1, 1.0, 1.0).minimiser(1e-3)
+    assert (found.beta[0], found.gradient_norm, found.n_iter) == (0.0, 1.0, 0)
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -336,7 +336,7 @@ def test_the_scope_of_a_trial_has_the_modules_it_names_with_all_they_reach(monke
     found, parts = {}, sources.parts
     monkeypatch.setattr(sources, "parts", lambda texts: found.update(parts(texts)) or found)
     experiments._digest_of(trial, follow=True)
-    assert {"helpers.erm.perturbation", "helpers.erm.solver", "helpers.privacy.ledger"} <= set(found)
+    assert {"helpers.erm.perturbation", "helpers.erm.risk", "helpers.privacy.ledger"} <= set(found)
     assert not {"helpers.erm", "helpers.erm.kernels"} & set(found)
 
 

@@ -1,8 +1,8 @@
 """Private empirical risk minimisation: linear classifiers with noise in the objective, or on its minimiser.
 
 Every estimator is differentially private for its coefficients, weighted by class or not, and epsilon covers what the
-solver leaves. Modules: `losses`, `risk` (rows and derivatives), `partitions` (records that memory does not hold),
-`solver` (minimisers within a certified distance), `calibration` (class weights and noise constants),
+solver leaves. Modules: `losses`, `risk` (rows, derivatives, and minimisers within a certified distance), `partitions`
+(records that memory does not hold), `calibration` (class weights and noise constants),
 `linear` and `perturbation` (scikit-learn classes), `scaling` (features on one scale, public or private) with
 `gradient_descent`, `coordinate_descent` and `greedy` on it, `norms` (the shape of noise), `kernels` (random features),
 `midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without
@@ -33,5 +33,4 @@ from helpers.erm.midpoint import MidpointClassifier
 from helpers.erm.moments import PrivateMomentClassifier
 from helpers.erm.partitions import Chunks, read_parquet
 from helpers.erm.perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
-from helpers.erm.risk import design_matrix, signed_rows
-from helpers.erm.solver import minimize
+from helpers.erm.risk import design_matrix, minimize, signed_rows

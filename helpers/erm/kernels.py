@@ -18,6 +18,7 @@ from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
 
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
+_FREQUENCIES = 0  # seed of those of `KernelClassifier`
 _GAMMA = real(low=0, high=_LARGEST_ENTRY, inclusive="high")
 
 
@@ -108,12 +109,10 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         Budget, of the estimator's meaning.
     n_frequencies, gamma
         As in `RandomFourierFeatures`, which are paired here.
-    frequency_state : None or int
-        Of the frequencies, which are published.
     random_state : None or int
         Of the noise. None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo
-        the privacy, and it must not serve two releases on related data (`PrivateMixin`). It has nothing to do with
-        `frequency_state`, also where the two are equal.
+        the privacy, and it must not serve two releases on related data (`PrivateMixin`). The frequencies, which are
+        published, are the same in all fits and have nothing to do with it.
 
     Attributes
     ----------
@@ -142,7 +141,6 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         "epsilon": real(low=0, inclusive="neither"),
         "n_frequencies": integer(low=1),
         "gamma": _GAMMA,
-        "frequency_state": check_random_state,
     }
 
     def __init__(
@@ -151,20 +149,18 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
         epsilon=1.0,
         n_frequencies=100,
         gamma=1.0,
-        frequency_state=0,
         random_state=None,
     ):
         self.estimator = estimator
         self.epsilon = epsilon
         self.n_frequencies = n_frequencies
         self.gamma = gamma
-        self.frequency_state = frequency_state
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to X (n, d) and labels y (n,); returns self."""
         self._check_parameters()
-        features = RandomFourierFeatures(self.n_frequencies, self.gamma, random_state=self.frequency_state)
+        features = RandomFourierFeatures(self.n_frequencies, self.gamma, random_state=_FREQUENCIES)
         learner = self._learner()
         fewest = 1 if getattr(learner, "n_records", None) is None else 0  # a given number keeps that of rows private
         records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)

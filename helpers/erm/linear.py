@@ -39,8 +39,7 @@ from helpers.erm.calibration import class_weights
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
 from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
-from helpers.erm.risk import Block, LocalTable, Rows, Table, factored_rows, pieces
-from helpers.erm.solver import minimize_table
+from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
@@ -219,7 +218,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             unfitted = clone(self)
             unfitted.random_state = None  # the seed is no concern of a worker
             rows: Any = table(X, y, multiplicity, self.classes_, unfitted._rows)
-            if len(rows) < fewest:
+            if rows.shape[0] < fewest:
                 raise ValueError("X must have one or more records, got 0 sample(s)")
             codes, multiplicity, sizes = np.empty(0, np.intp), None, rows.sizes
         else:
@@ -286,21 +285,17 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         linear = noise / n
         if self.prior is not None:
             linear = linear - regularization * self._anchor()
+        sums: MarginSums | SoftmaxSums
         if isinstance(loss, Softmax):
-            linear = linear.reshape(loss.n_classes - 1, -1)
+            sums, linear = SoftmaxSums(loss, weights), linear.reshape(loss.n_classes - 1, -1)
+        else:
+            sums = MarginSums(loss, weights)
         if not isinstance(table, Table):
-            table = LocalTable(pieces(Block(Rows(table), records.codes, records.multiplicity)), *table.shape)
-        return minimize_table(
-            table,
-            loss,
-            regularization,
-            linear,
-            distance=distance,
-            n_records=n,
-            mean_weight=float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n,
-            longest=float(self.radius),
-            class_weights=weights,
-        ).beta
+            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
+            table = Table(list(blocks_of([table], records.codes, numbers)), table.shape)
+        mean_weight = float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n
+        risk = Risk(table, sums, regularization, linear, n, mean_weight, float(self.radius))
+        return risk.minimiser(distance).beta
 
     def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""

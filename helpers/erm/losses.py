@@ -40,6 +40,8 @@ class Loss:
         `bend` as a function of `slope`, where that is cheaper; for the solver.
     shift : float
         What is added to a margin before its slope is looked up: it rounds off more than a small margin does.
+    smooth : bool
+        Whether the second derivative is continuous.
     """
 
     slope: Callable[[np.ndarray], np.ndarray]
@@ -51,6 +53,7 @@ class Loss:
     free_ratio: float = 0.0
     bend_at_slope: Callable[[np.ndarray], np.ndarray] | None = None
     shift: float = 0.0
+    smooth: bool = True
 
     steepness = 1.0  # largest slope; `Softmax` has another
 
@@ -132,7 +135,7 @@ def huber(h: float) -> Loss:
     def bend(margins):
         return np.where(np.abs(1 - np.asarray(margins)) <= h, 1 / (2 * h), 0.0)
 
-    return Loss(slope, bend, 1 / (2 * h), np.zeros_like, shift=1 + h)
+    return Loss(slope, bend, 1 / (2 * h), np.zeros_like, shift=1 + h, smooth=False)
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ class Softmax:
     steepness = math.sqrt(2)
     free_ratio = 1 / (2 * math.sqrt(2))
     shift = 0.0
+    smooth = True
 
     def __post_init__(self):
         check_integer("n_classes", self.n_classes, low=2)

@@ -8,7 +8,6 @@ level is noise. With it comes what a learner makes of the marginals, `RankFeatur
 Source: Xiao, Wang and Gehrke 2011 (the Haar wavelet under differential privacy), with Gaussian noise.
 """
 
-import itertools
 import math
 from typing import NamedTuple
 
@@ -37,22 +36,19 @@ class Marginals(NamedTuple):
         Shares of the records in the cells of each attribute; they add up to 1.
     counts : ndarray (K,)
         Records of each class, as noisy as they came: a rare one can be below 0.
+    priors : ndarray (K,)
+        Shares of the classes, each of at least two records.
     n_records : float
-        Their number, at least 1: the public one, or a noisy one under add/remove.
+        The number of records, at least 1: the public one, or a noisy one under add/remove.
     spread : float
         Standard deviation of the noise on one of `counts`.
     """
 
     cells: list[NDArray[np.float64]]
     counts: NDArray[np.float64]
+    priors: NDArray[np.float64]
     n_records: float
     spread: float
-
-    @property
-    def priors(self) -> NDArray[np.float64]:
-        """Shares (K,) of the classes, each of at least two records."""
-        sizes = np.maximum(self.counts, _LEAST)
-        return sizes / sizes.sum()
 
 
 def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> float:
@@ -94,22 +90,25 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
 
     def told(codes):
         tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
-        counts = tables.pop()
-        parts = (differences(table) if depth else [table] for table, depth in zip(tables, levels, strict=True))
-        return [weight * counts, *itertools.chain.from_iterable(parts)]
+        answers = [weight * tables.pop()]
+        for table, depth in zip(tables, levels, strict=True):
+            # Left half less right half of every node, level by level from the root.
+            answers += [level[::2] - level[1::2] for level in node_sums(table)[1:]] if depth else [table]
+        return answers
 
     counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
-    counts, spread, answers = counts / weight, sensitivity / mu, iter(answers)
-    noisy = [list(itertools.islice(answers, depth or 1)) for depth in levels]
+    counts, spread = counts / weight, sensitivity / mu
+    noisy = [[answers.pop(0) for _ in range(depth or 1)] for depth in levels]
     on_count = spread / weight
     if replaced:
         n_records = float(ledger.n_records())
         counts += (n_records - counts.sum()) / len(counts)
         on_count *= math.sqrt(1 - 1 / len(counts))
     else:
-        n_records = float(counts.sum())
-    n_records = max(n_records, 1.0)
-    return Marginals(denoised(domain, noisy, n_records, spread), counts, n_records, on_count)
+        n_records = max(float(counts.sum()), 1.0)
+    sizes = np.maximum(counts, _LEAST)
+    cells = denoised(domain, noisy, n_records, spread)
+    return Marginals(cells, counts, sizes / sizes.sum(), n_records, on_count)
 
 
 class RankFeatures:
@@ -130,6 +129,8 @@ class RankFeatures:
     ----------
     tables : list of ndarray (size, columns)
         Values of the features in the cells of each attribute.
+    places : list of ndarray (size,)
+        Middles of the cells of an ordered attribute, or levels.
 
     >>> features = RankFeatures(Domain.from_bounds([[0, 4]], n_bins=4), [np.full(4, 0.25)])
     >>> features.rows(np.array([[0.5], [3.5]])).round(2).tolist()
@@ -139,9 +140,12 @@ class RankFeatures:
     def __init__(self, domain: Domain, cells: list[NDArray[np.float64]]):
         self.domain, square = domain, 0.0
         self.tables: list[NDArray[np.float64]] = []
+        self.places: list[NDArray] = []
         for attribute, shares in zip(domain.attributes, cells, strict=True):
-            table = (np.eye(len(shares)) - shares) / math.sqrt(2)
+            table, places = (np.eye(len(shares)) - shares) / math.sqrt(2), np.array(attribute.levels)
             if attribute.edges:
+                edges = np.array(attribute.edges)
+                places = edges[:-1] + np.diff(edges) / 2  # the sum of two edges can be more than a double holds
                 ranks, basis = 2 * (np.cumsum(shares) - shares / 2) - 1, [np.ones(len(shares))]
                 for degree in range(1, min(len(shares), len(_DEGREES) + 1)):
                     # With equal variance where the ranks are uniform: that of degree k is 1/(2 k + 1).
@@ -151,6 +155,7 @@ class RankFeatures:
                     basis.append(values)
                 table = np.column_stack([np.zeros((len(shares), 0)), *map(np.multiply, _DEGREES, basis[1:])])
             self.tables.append(table)
+            self.places.append(places)
             square += float(shares @ (table**2).sum(axis=1))
         unit = math.sqrt(square) if square > _SHORT else 1.0  # 0 where each attribute has one cell with all records
         self.tables = [table / unit for table in self.tables]
@@ -163,22 +168,16 @@ class RankFeatures:
     def rows(self, X: NDArray) -> NDArray[np.float64]:
         """Rows (n, D) of records X (n, d)."""
         rows, start = np.empty((len(X), self.count(self.domain))), 0
-        for attribute, table in zip(self.domain.attributes, self.tables, strict=True):
+        for attribute, table, places in zip(self.domain.attributes, self.tables, self.places, strict=True):
             stop = start + table.shape[1]
             if attribute.edges:
                 values = X[:, attribute.columns[0]].astype(float)
                 for column, heights in zip(range(start, stop), table.T, strict=True):
-                    rows[:, column] = np.interp(values, middles(attribute), heights)
+                    rows[:, column] = np.interp(values, places, heights)
             else:
                 rows[:, start:stop] = table[attribute.encode(X)]
             start = stop
         return rows
-
-
-def middles(attribute: Attribute) -> NDArray[np.float64]:
-    """Middles (size,) of the cells of an ordered attribute."""
-    edges = np.asarray(attribute.edges)
-    return edges[:-1] + np.diff(edges) / 2  # their sum can be more than a double holds
 
 
 def _levels(attribute: Attribute) -> int:
@@ -186,7 +185,7 @@ def _levels(attribute: Attribute) -> int:
     return (attribute.size - 1).bit_length() if attribute.edges and attribute.size > _FEW else 0
 
 
-def _sums(table: NDArray) -> list[NDArray[np.float64]]:
+def node_sums(table: NDArray) -> list[NDArray[np.float64]]:
     """Sums over the nodes of every level, from the root to the cells."""
     padded = np.zeros(1 << (len(table) - 1).bit_length())
     padded[: len(table)] = table
@@ -196,40 +195,35 @@ def _sums(table: NDArray) -> list[NDArray[np.float64]]:
     return sums
 
 
-def differences(table: NDArray) -> list[NDArray[np.float64]]:
-    """Left half less right half of every node, level by level from the root."""
-    return [level[::2] - level[1::2] for level in _sums(table)[1:]]
-
-
 def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, spread: float) -> list[NDArray[np.float64]]:
     """Shares of the cells from noisy differences and noisy histograms."""
-    trees = [j for j, attribute in enumerate(domain.attributes) if _levels(attribute)]
-    flat = [j for j in range(len(noisy)) if j not in trees]
-    even = [np.full(len(noisy[j][0]), n_records / len(noisy[j][0])) for j in flat]
-    kept = _shrunk([noisy[j][0] - e for j, e in zip(flat, even, strict=True)], even, spread)
-    cells = {}
-    for j, counts in zip(flat, (np.maximum(e + k, 0.0) for e, k in zip(even, kept, strict=True)), strict=True):
+    cells, nodes, flat = {}, {}, {}
+    for j, attribute in enumerate(domain.attributes):
+        if _levels(attribute):
+            nodes[j] = np.array([n_records])
+        else:
+            flat[j] = np.full(attribute.size, n_records / attribute.size)
+    kept = _shrunk({j: noisy[j][0] - even for j, even in flat.items()}, flat, spread)
+    for j, even in flat.items():
+        counts = np.maximum(even + kept[j], 0.0)
         cells[j] = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
-    nodes = {j: np.array([n_records]) for j in trees}
-    widths = {j: _sums(np.ones(domain.attributes[j].size)) for j in trees}
-    for depth in range(max((len(noisy[j]) for j in trees), default=0)):
-        deep = [j for j in trees if depth < len(noisy[j])]
-        halves = [widths[j][depth + 1].reshape(-1, 2).T for j in deep]
-        sizes = [nodes[j] for j in deep]
-        even = [
-            s * (left - right) / np.maximum(left + right, 1) for s, (left, right) in zip(sizes, halves, strict=True)
-        ]
-        kept = _shrunk([noisy[j][depth] - e for j, e in zip(deep, even, strict=True)], sizes, spread)
-        for j, size, (_, right), difference in zip(deep, sizes, halves, map(np.add, even, kept), strict=True):
-            difference = np.where(right == 0, size, np.clip(difference, -size, size))  # nothing is in the padding
+    widths = {j: node_sums(np.ones(domain.attributes[j].size)) for j in nodes}
+    for depth in range(max(map(len, noisy), default=0)):
+        deep = {j: sizes for j, sizes in nodes.items() if depth < len(noisy[j])}
+        halves = {j: widths[j][depth + 1].reshape(-1, 2).T for j in deep}
+        evenly = {j: deep[j] * (left - right) / np.maximum(left + right, 1) for j, (left, right) in halves.items()}
+        kept = _shrunk({j: noisy[j][depth] - evenly[j] for j in deep}, deep, spread)
+        for j, size in deep.items():
+            difference = np.clip(evenly[j] + kept[j], -size, size)
+            difference = np.where(halves[j][1] == 0, size, difference)  # nothing is in the padding
             nodes[j] = np.column_stack([size + difference, size - difference]).ravel() / 2
-    cells |= {j: nodes[j][: domain.attributes[j].size] / n_records for j in trees}
+    cells |= {j: sizes[: domain.attributes[j].size] / n_records for j, sizes in nodes.items()}
     return [cells[j] for j in range(len(noisy))]
 
 
-def _shrunk(deviations: list[NDArray], sizes: list[NDArray], spread: float) -> list[NDArray[np.float64]]:
+def _shrunk(deviations: dict[int, NDArray], sizes: dict[int, NDArray], spread: float) -> dict[int, NDArray[np.float64]]:
     """What a normal prior leaves of noisy deviations, whose standard deviation is a common share of `sizes`."""
-    signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations)
-    square = sum(float(size @ size) for size in sizes)
+    signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations.values())
+    square = sum(float(size @ size) for size in sizes.values())
     share = max(signal, 0.0) / square if square > 0 else 0.0
-    return [d * (share * s**2 / (share * s**2 + spread**2)) for d, s in zip(deviations, sizes, strict=True)]
+    return {j: d * (share * sizes[j] ** 2 / (share * sizes[j] ** 2 + spread**2)) for j, d in deviations.items()}

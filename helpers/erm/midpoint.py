@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.checks import Check, choice, label_codes, real, validate_records
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, PrivateMixin, gaussian_multiplier
+from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, gaussian_multiplier
 
 COUNTS = ("private", "public")
 _SMALLEST_COUNT = 1.0  # by which a sum is divided
@@ -33,14 +33,11 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     delta : float
         In (0, 1).
     counts : {"private", "public"}
-        "private": clipped sums and class counts are released together. Under replace-one, which has the number of
-        records public, one count will do, and it needs no noise beyond that of the sums: a changed value moves one sum
-        by 2R; a changed label moves two sums by R each and the count by 1, which multiplied by sqrt(2) R makes a change
-        of length 2R again. Under add/remove one sum moves by R, and one of two counts by 1, which is multiplied by R:
-        sqrt(2) R. "public": the counts are known, so neighbours keep labels, a change touches one class, and each mean
-        gets noise for 2R/n_b.
-    neighbouring : NeighboringRelation
-        `REPLACE_ONE`, or `ADD_REMOVE` with counts="private".
+        "private": clipped sums and a class count are released together. The number of records is public (replace-one),
+        so one count will do, and it needs no noise beyond that of the sums: a changed value moves one sum by 2R; a
+        changed label moves two sums by R each and the count by 1, which multiplied by sqrt(2) R makes a change of
+        length 2R again. "public": the counts are known, so neighbours keep labels, a change touches one class, and each
+        mean gets noise for 2R/n_b.
     random_state : None or int
         None: noise that nobody can predict. An integer is for reproducing: whoever can guess it can undo the privacy,
         and it must not serve two releases on related data (`PrivateMixin`).
@@ -60,8 +57,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     ------
     ValueError
         In `fit`: a parameter out of range, labels other than 0 and 1, more than one feature; with public counts a class
-        without records. Private counts never fail: an empty class, or under add/remove no record at all, gives a mean
-        of pure noise.
+        without records. Private counts never fail: an empty class gives a mean of pure noise.
 
     Notes
     -----
@@ -80,7 +76,6 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         "epsilon": real(low=0, inclusive="neither"),
         "delta": real(low=0, high=1, inclusive="neither"),
         "counts": choice(*COUNTS),
-        "neighbouring": choice(REPLACE_ONE, ADD_REMOVE),
     }
 
     def __init__(
@@ -89,14 +84,12 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         epsilon=1.0,
         delta=1e-5,
         counts="private",
-        neighbouring=REPLACE_ONE,
         random_state=None,
     ):
         self.radius = radius
         self.epsilon = epsilon
         self.delta = delta
         self.counts = counts
-        self.neighbouring = neighbouring
         self.random_state = random_state
 
     def __sklearn_tags__(self):
@@ -107,7 +100,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release the means of X (n, 1) with labels y (n,), and set the threshold; returns self."""
         self._check_parameters()
-        values, labels = validate_records(self, X, y, ensure_min_samples=1 if self.neighbouring is REPLACE_ONE else 0)
+        values, labels = validate_records(self, X, y)
         if values.shape[1] != 1:
             raise ValueError(f"X must have one feature, got {values.shape[1]}")
         codes = label_codes(labels, _CLASSES)
@@ -118,7 +111,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"y must have a record of each class when the counts are public, got {totals.tolist()}"
                 )
-        self._learn(Ledger((values[:, 0], codes), self.neighbouring, self._noise_generator(values, labels)), totals)
+        self._learn(Ledger((values[:, 0], codes), REPLACE_ONE, self._noise_generator(values, labels)), totals)
         return self
 
     def _learn(self, ledger: Ledger, totals: NDArray | None) -> None:
@@ -136,19 +129,13 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             means = units * ledger.gaussian(lambda records: sums(records) / totals / units, 1.0, multiplier)
             self.counts_ = totals
         else:
-            replaced = self.neighbouring is REPLACE_ONE
             # The unit in which a count needs no noise beyond that of the sums (see `counts` in the class's docstring).
-            unit, sensitivity = (math.sqrt(2) * R, 2 * R) if replaced else (R, math.sqrt(2) * R)
-
-            def sums_and_counts(records):
-                counts = np.bincount(records[1], minlength=2)
-                return np.append(sums(records), unit * (counts[1:] if replaced else counts))
-
-            noisy = ledger.gaussian(sums_and_counts, sensitivity, multiplier)
-            counts = noisy[2:] / unit
-            if replaced:
-                counts = np.array([ledger.n_records() - counts[0], counts[0]])
-            self.counts_ = np.maximum(counts, _SMALLEST_COUNT)
+            unit = math.sqrt(2) * R
+            noisy = ledger.gaussian(
+                lambda records: np.append(sums(records), unit * np.count_nonzero(records[1])), 2 * R, multiplier
+            )
+            count = noisy[2] / unit
+            self.counts_ = np.maximum([ledger.n_records() - count, count], _SMALLEST_COUNT)
             means = noisy[:2] / self.counts_
         self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)
         self.threshold_ = float(self.means_.mean())
@@ -165,8 +152,3 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """1 at or above the threshold."""
         return (self.decision_function(X) >= 0).astype(int)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.counts == "public" and self.neighbouring is not REPLACE_ONE:
-            raise ValueError(f"neighbouring must be replace-one with counts='public', got {self.neighbouring!r}")

@@ -36,18 +36,11 @@ from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import Check, choice, label_codes, real, validate_records
-from helpers.data.domain import Domain, check_labels
-from helpers.erm.marginals import RankFeatures, middles, noisy_marginals
+from helpers.checks import Check, any_value, choice, label_codes, real, validate_records
+from helpers.data.domain import Domain
+from helpers.erm.marginals import RankFeatures, noisy_marginals
 from helpers.predictions import ScorePredictions
-from helpers.privacy import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    Ledger,
-    NeighboringRelation,
-    PrivateMixin,
-    gaussian_mu,
-)
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, PrivateMixin, gaussian_mu
 
 _N_BINS = 32
 _SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing
@@ -79,11 +72,6 @@ class Shape(NamedTuple):
     places: NDArray
     log_odds: NDArray[np.float64]
     spread: NDArray[np.float64]
-
-
-def _check_domain(name: str, value: Any) -> None:
-    if not isinstance(value, Domain | None | np.ndarray | list | tuple):
-        raise ValueError(f"{name} must be None, a Domain or an array of bounds (d, 2), got {value!r}")
 
 
 class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
@@ -155,8 +143,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
     _allowed: ClassVar[dict[str, Check]] = {
         "epsilon": real(low=0, inclusive="neither"),
         "delta": real(low=0, high=1, inclusive="neither"),
-        "domain": _check_domain,
-        "classes": lambda name, value: check_labels(value),
+        "domain": any_value,
+        "classes": any_value,
         "marginals_share": real(low=0, high=1, inclusive="neither"),
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
     }
@@ -224,14 +212,15 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.domain is not None:
-            self._public_domain()
+        self._public_domain()
 
     def _public_domain(self, n_features: int = 0) -> Domain:
         """The schema; with the number of features of X (0: not known yet), that it fits them."""
         domain = self.domain
+        if not isinstance(domain, Domain | None | np.ndarray | list | tuple):
+            raise ValueError(f"domain must be None, a Domain or an array of bounds (d, 2), got {domain!r}")
         if not isinstance(domain, Domain):
-            bounds = np.tile([-1.0, 1.0], (n_features, 1)) if domain is None else domain
+            bounds = np.tile([-1.0, 1.0], (n_features or 1, 1)) if domain is None else domain
             domain = Domain.from_bounds(bounds, classes=self.classes, n_bins=_N_BINS)
         if n_features not in (0, domain.n_features):
             raise ValueError(f"domain must have the {n_features} features of X, got {domain.n_features}")
@@ -277,9 +266,9 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.coef_, self.intercept_, self.priors_ = np.array(coefs), np.array(intercepts), np.array(shares)
         self.shapes_: list[Shape] = []
         start = 0
-        for attribute, table in zip(self.features_.domain.attributes, self.features_.tables, strict=True):
+        features = self.features_
+        for attribute, table, places in zip(features.domain.attributes, features.tables, features.places, strict=True):
             stop = start + table.shape[1]
-            places = middles(attribute) if attribute.edges else np.array(attribute.levels)
             # The coefficients are `vectors` times numbers with the noise's `spreads`.
             on_values = table @ vectors[start:stop]
             blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])

@@ -21,70 +21,56 @@ and no value of one, and nothing about records raises on a worker, whose log wou
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.checks import check_integer, label_codes
-from helpers.erm.risk import Block, LocalTable, Table, block_rows, hashed, joined
+from helpers.erm.risk import Block, Rows, Table, blocks_of, joined
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
 FEW = 1 << 18  # entries of a table that is written out as rows
-_BLOCKS = 32  # read from a file at a time
+_READ = 1 << 23  # entries read from a file at a time
 _LABELS = 1 << 18  # turned into codes at a time
-_NARROW = 32  # width from which on one number a record is little beside the record
 _NUMBERS = "biuf"
 
 
 class _DaskTable(Table):
-    """Lists of blocks that stay where Dask has put them; what is summed is summed there, two and two."""
+    """Tables that stay where Dask has put them, in place of blocks; what is summed is summed there, two and two."""
 
     assumes = (CURATOR,)
-
-    def __init__(self, parts, n_rows, width, sizes):
-        self._parts, self._n_rows, self.width, self.sizes = parts, n_rows, width, sizes
-
-    def __len__(self):
-        return self._n_rows
 
     def total(self, function, *arguments, beside=None, kept=None):
         import dask
 
-        def of_part(part):
-            """Sum over a partition; None of one without records. What is not summed is not sent."""
-            found = LocalTable(part.blocks, part.n_rows, 0, keeps=False)
-            return found.total(function, *arguments, kept=kept) if part.blocks else None
-
-        def added(one, other):
-            return other if one is None else one if other is None else one + other
-
-        found = self._each(of_part)
-        add = dask.delayed(added, pure=False)
+        found = self._each(lambda part: part.total(function, *arguments, kept=kept))  # what is not summed stays there
+        add = dask.delayed(operator.add, pure=False)
         while len(found) > 1:
             found = [add(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
-        total = dask.compute(*found)[0]
-        return 0 if total is None else total
+        return dask.compute(*found)[0]
 
     def sample(self, stride):
         import dask
 
-        parts = dask.compute(*self._each(lambda part: [block.every(stride) for block in part.blocks]))
-        return joined([block for part in parts for block in part], self.width)
+        samples = dask.compute(*self._each(lambda part: part.sample(stride)))
+        return joined([block for sample in samples for block in sample.blocks], self.shape[1])
 
     def fingerprint(self):
         import dask
 
-        return tuple(dask.compute(*self._each(lambda part: b"".join(map(hashed, part.blocks)))))
+        return tuple(dask.compute(*self._each(lambda part: b"".join(part.fingerprint()))))
 
     def _each(self, function):
         import dask
 
         far = dask.delayed(function, pure=False)
-        return [far(part) for part in self._parts]
+        return [far(part) for part in self.blocks]
 
 
 class Chunks:
@@ -122,23 +108,22 @@ def read_parquet(file: str | Path, label: str) -> tuple[Chunks, NDArray]:
     Raises
     ------
     ValueError
-        No such column, or pyarrow, which reads Parquet files, is not installed.
+        No such column.
+    ImportError
+        pyarrow, which reads Parquet files (extra `parquet`), is not installed.
     """
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise ValueError("file needs the package pyarrow, which reads Parquet files (extra `parquet`)") from None
+    from pyarrow.parquet import ParquetFile
+
     with ParquetFile(file) as opened:
         names, n_rows = opened.schema_arrow.names, opened.metadata.num_rows
         if label not in names:
             raise ValueError(f"label must be one of the file's columns, got {label!r}")
         y = opened.read(columns=[label]).column(0).to_numpy()
     features = [name for name in names if name != label]
-    block = block_rows(len(features))
 
     def read() -> Iterator[NDArray]:
         with ParquetFile(file) as opened:
-            for batch in opened.iter_batches(block * _BLOCKS, columns=features):
+            for batch in opened.iter_batches(max(_READ // len(features), 1), columns=features):
                 yield np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
 
     return Chunks(read, n_rows, len(features)), y
@@ -173,13 +158,11 @@ def gathered(X: Any) -> Any:
     Raises
     ------
     ValueError
-        A chunk does not hold numbers.
+        A chunk does not hold finite numbers.
     """
     if not isinstance(X, Chunks | np.memmap) or math.prod(X.shape) > FEW:
         return X
-    chunks = _chunks(X)
-    _refuse(_flaw(chunks, finite=False))
-    return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, chunks.read())])
+    return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, _checked_chunks(X).read())])
 
 
 def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -> Table:
@@ -203,105 +186,74 @@ def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -
     """
     if is_dask(X):
         return _dask_table(X, y, multiplicity, classes, make)
-    codes = _codes(y, classes)
+    y = column_or_1d(y, warn=True)
+    kind = np.uint8 if len(classes) <= 256 else np.intp
+    codes = np.concatenate(
+        [np.empty(0, kind)] + [label_codes(y[a : a + _LABELS], classes).astype(kind) for a in range(0, len(y), _LABELS)]
+    )
     if len(codes) != X.shape[0]:
         raise ValueError(f"y must hold {X.shape[0]} labels, as many as X has records, got {len(codes)}")
     weights = None if multiplicity is None else multiplicity.astype(float)
-    sizes, width = _sizes(codes, multiplicity, len(classes)), make(np.zeros((1, X.shape[1]))).width
+    shape = (len(codes), make(np.zeros((1, X.shape[1]))).width)
+    sizes = _sizes(codes, multiplicity, len(classes))
     if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        return LocalTable(list(_made([X], codes, weights, make)), len(X), width, sizes, width >= _NARROW)
-    chunks = _chunks(X)
-    _refuse(_flaw(chunks))
-    return LocalTable(_Stream(chunks, codes, weights, make), len(codes), width, sizes, keeps=False)
+        return Table(list(blocks_of([X], codes, weights, make)), shape, sizes)
+    return Table(_Stream(_checked_chunks(X), codes, weights, make), shape, sizes, keeps=False)
 
 
 # Records in this process
 
 
+@dataclass
 class _Stream:
     """Blocks that are made anew on every pass."""
 
-    def __init__(self, chunks, codes, weights, make):
-        self._chunks, self._codes, self._weights, self._make = chunks, codes, weights, make
+    chunks: Chunks
+    codes: NDArray
+    weights: NDArray | None
+    make: Callable[[NDArray], Rows]
 
-    def __iter__(self):
-        return _made(map(_numbers, self._chunks.read()), self._codes, self._weights, self._make)
-
-
-def _made(parts, codes, weights, make) -> Iterator[Block]:
-    """Blocks of records that come in parts, in their order."""
-    seen = 0
-    for X in parts:
-        size = block_rows(X.shape[1])
-        for a in range(0, len(X), size):
-            rows = make(X[a : a + size])
-            here = slice(seen, seen + len(rows.base))
-            yield Block(rows, codes[here], None if weights is None else weights[here])
-            seen = here.stop
+    def __iter__(self) -> Iterator[Block]:
+        return blocks_of(map(_numbers, self.chunks.read()), self.codes, self.weights, self.make)
 
 
-def _chunks(X) -> Chunks:
-    if isinstance(X, Chunks):
-        return X
-    size = block_rows(X.shape[1]) * _BLOCKS
-    return Chunks(lambda: (X[a : a + size] for a in range(0, len(X), size)), *X.shape)
-
-
-def _flaw(chunks, finite=True) -> str:
-    """What is wrong with the features, in words that do not depend on their values; empty if nothing is."""
+def _checked_chunks(X: Any) -> Chunks:
+    """`Chunks`, or a memory map as such, read once to see that they hold what they should."""
+    if not isinstance(X, Chunks):
+        array, size = X, max(_READ // X.shape[1], 1)
+        X = Chunks(lambda: (array[a : a + size] for a in range(0, len(array), size)), *array.shape)
     n_rows = 0
-    for chunk in chunks.read():
-        flaw = _flaw_of(_numbers(chunk), chunks.shape[1], finite)
-        if flaw:
-            return flaw
+    for chunk in X.read():
+        if flaw := _flaw(_numbers(chunk), X.shape[1]):
+            raise ValueError(flaw)
         n_rows += len(chunk)
-    return "" if n_rows == chunks.shape[0] else f"X must have {chunks.shape[0]} records in its chunks, got {n_rows}"
+    if n_rows != X.shape[0]:
+        raise ValueError(f"X must have {X.shape[0]} records in its chunks, got {n_rows}")
+    return X
 
 
-def _flaw_of(X, width, finite=True) -> str:
+def _flaw(X: NDArray | None, width: int) -> str:
+    """What is wrong with some of the features, in words that do not depend on their values; empty if nothing is."""
     if X is None or X.ndim != 2:
         return "X must hold numbers, a row a record, found entries of another kind"
     if X.shape[1] != width:
         return f"X must have {width} columns in every part, got {X.shape[1]}"
-    return "X must hold finite numbers, found NaN or infinity" if finite and not np.isfinite(X).all() else ""
+    return "" if np.isfinite(X).all() else "X must hold finite numbers, found NaN or infinity"
 
 
-def _refuse(flaw) -> None:
-    if flaw:
-        raise ValueError(flaw)
-
-
-def _numbers(part) -> NDArray[np.float64] | None:
+def _numbers(part) -> Any:
     """A part of X or of a data frame as floats; None where it holds anything else, which no error shall print."""
     part = np.asarray(part)
     return part.astype(np.float64, copy=False) if part.dtype.kind in _NUMBERS else None
 
 
-def _codes(y, classes) -> NDArray:
-    y = column_or_1d(y, warn=True)
-    kind = np.uint8 if len(classes) <= 256 else np.intp
-    parts = (label_codes(y[a : a + _LABELS], classes).astype(kind) for a in range(0, len(y), _LABELS))
-    return np.concatenate([np.empty(0, kind), *parts])
-
-
 def _sizes(codes, multiplicity, n_classes) -> NDArray[np.int64]:
-    sizes = np.zeros(n_classes, np.int64)
-    for k in range(n_classes):
-        of_class = codes == k
-        sizes[k] = np.count_nonzero(of_class) if multiplicity is None else multiplicity[of_class].sum()
-    return sizes
+    """Numbers of records (K,), without a copy of the codes in a wider type."""
+    numbers = np.broadcast_to(np.int64(1) if multiplicity is None else multiplicity, len(codes))
+    return np.array([numbers.sum(where=codes == k) for k in range(n_classes)], dtype=np.int64)
 
 
 # Records on a cluster
-
-
-class _Part(NamedTuple):
-    """Records of one partition, on their worker."""
-
-    blocks: list[Block]
-    n_rows: int
-    sizes: NDArray[np.int64]
-    flaw: str
 
 
 def is_dask(X: Any) -> bool:
@@ -323,17 +275,18 @@ def _dask_table(X, y, multiplicity, classes, make) -> Table:
         raise ValueError(f"X and y must be cut alike, got these numbers of partitions: {numbers}")
     width, far = X.shape[1], dask.delayed(_part, pure=False)
     rest = cut.get("multiplicity", [None] * len(cut["X"]))
-    parts = dask.persist(*(far(*each, width, classes, make) for each in zip(cut["X"], cut["y"], rest, strict=True)))
-    facts = dask.compute(*(dask.delayed(lambda part: part[1:], pure=False)(part) for part in parts))
-    _refuse(next((flaw for *_, flaw in facts if flaw), ""))
-    sizes = sum((sizes for _, sizes, _ in facts), np.zeros(len(classes), np.int64))
-    return _DaskTable(parts, sum(n_rows for n_rows, *_ in facts), make(np.zeros((1, width))).width, sizes)
+    pairs = dask.persist(*(far(*each, width, classes, make) for each in zip(cut["X"], cut["y"], rest, strict=True)))
+    told = dask.delayed(lambda pair: (pair[0], *pair[1].shape, pair[1].sizes), pure=False)
+    flaws, numbers_of_rows, widths, sizes = zip(*dask.compute(*map(told, pairs)), strict=True)
+    if any(flaws):
+        raise ValueError(next(filter(None, flaws)))
+    return _DaskTable([pair[1] for pair in pairs], (sum(numbers_of_rows), widths[0]), sum(sizes))
 
 
-def _part(X, y, multiplicity, width, classes, make) -> _Part:
-    """Blocks of a partition; what is wrong with it is said, not raised."""
-    X, y, none = _numbers(X), np.asarray(y), np.zeros(len(classes), np.int64)
-    flaw = _flaw_of(X, width)
+def _part(X, y, multiplicity, width, classes, make) -> tuple[str, Table]:
+    """What is wrong with a partition, which is said and not raised, and its table, on its worker."""
+    X, y = _numbers(X), np.asarray(y)
+    flaw = _flaw(X, width)
     numbers = None if multiplicity is None else np.asarray(multiplicity)
     if not flaw and (y.shape != (len(X),) or (numbers is not None and numbers.shape != (len(X),))):
         flaw = "X, y and multiplicity must be cut alike, found partitions of different lengths"
@@ -342,7 +295,9 @@ def _part(X, y, multiplicity, width, classes, make) -> _Part:
     elif not flaw and numbers is not None and (numbers.dtype.kind not in "iu" or (numbers < 1).any()):
         flaw = "multiplicity must be integers of at least 1, found others"
     if flaw:
-        return _Part([], 0, none, flaw)
+        return flaw, Table([], (0, 0), np.zeros(len(classes), np.int64))
     codes = np.searchsorted(classes, y)
-    weights = None if numbers is None else numbers.astype(float)
-    return _Part(list(_made([X], codes, weights, make)), len(X), _sizes(codes, numbers, len(classes)), "")
+    blocks = blocks_of([X], codes, None if numbers is None else numbers.astype(float), make)
+    shape = (len(X), make(np.zeros((1, width))).width)
+    # Nothing is kept between two sums: it would have to travel.
+    return "", Table(list(blocks), shape, _sizes(codes, numbers, len(classes)), keeps=False)

@@ -2,7 +2,7 @@
 
 Both theorems are about exact minimisers, and a solver only comes close. So a share `tol` of epsilon pays for the
 distance between the two, and epsilon is what the *released* coefficients have. The distance covers what double
-arithmetic does to the solver, for all records and all noise (`helpers.erm.solver.precision` has the proof): it needs a
+arithmetic does to the solver, for all records and all noise (`helpers.erm.risk.precision` has the proof): it needs a
 public bound on the summed weights over n. Where n is not the number of records, at most ten times n of them
 count in full, and if there are more, all weigh less. Under replace-one both neighbours have as many; under add/remove
 `guarantee_.assumes` that there are no more. What rounding does to rows and noise is not in epsilon (`EXACT_REALS`);
@@ -60,7 +60,7 @@ from helpers.erm.calibration import (
 )
 from helpers.erm.linear import INTERCEPT_SCALING, LOSSES, LinearClassifier, Records, class_weight_among
 from helpers.erm.norms import RowPolytope, check_blocks
-from helpers.erm.solver import precision
+from helpers.erm.risk import precision
 from helpers.privacy import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -230,7 +230,7 @@ class PerturbationClassifier(PrivateLinearClassifier):
     def _within(self, ledger, public, regularization, longest_noise, wanted) -> tuple[float, Callable]:
         """A distance, and what finds a point within it of the exact minimiser, whatever the records and the noise are.
 
-        The distance is the one that is wanted, or what double arithmetic leaves (`helpers.erm.solver.precision`).
+        The distance is the one that is wanted, or what double arithmetic leaves (`helpers.erm.risk.precision`).
         Points are shortened as that bound asks for. `longest_noise` is a length that is hardly ever exceeded.
         """
         if self.neighbouring is ADD_REMOVE:
@@ -341,7 +341,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         As in `ERMClassifier`, and where `helpers.erm.calibrate` refuses the parameters.
 
     Proof: of the constants (`helpers.erm.calibration`), of approximate minimisers (`helpers.erm.perturbation`) and of
-    rounding (`helpers.erm.solver`) here; that the solver arrives at the gradient it promises is tested, not proved.
+    rounding (`helpers.erm.risk`) here; that the solver arrives at the gradient it promises is tested, not proved.
 
     Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; Rosenblatt et al. 2025, Algorithm 1.
 
