@@ -6,7 +6,7 @@ starting values are drawn from a public `seed` without touching PyTorch's global
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @contextmanager
-def _drawn_from(seed: int):
+def drawn_from(seed: int):
     """PyTorch's generator as if seeded, and afterwards as it was."""
     seed = check_integer("seed", seed, low=0, high=2**63 - 1)
     with torch.random.fork_rng(devices=[]):
@@ -52,7 +52,7 @@ def linear(n_features: int, n_classes: int) -> nn.Linear:
     [[0.0, 0.0]]
     """
     _check_sizes(n_features=n_features, n_classes=n_classes)
-    return _zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
+    return zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
 
 
 def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, seed: int = 0) -> nn.Sequential:
@@ -72,80 +72,35 @@ def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, see
     4738
     """
     _check_sizes(n_features=n_features, n_classes=n_classes, width=width, depth=depth)
-    with _drawn_from(seed):
+    with drawn_from(seed):
         layers: list[nn.Module] = []
         for inputs in [n_features, *[width] * (depth - 1)]:
             layers += [nn.Linear(inputs, width), nn.ReLU()]
-    return nn.Sequential(*layers, _zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
+    return nn.Sequential(*layers, zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
 
 
-def _zeroed(layer: nn.Linear) -> nn.Linear:
+def zeroed(layer: nn.Linear) -> nn.Linear:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-class _Scale(nn.Module):
-    """Each number times a vector of its own: (B, d) to (B, d, dim)."""
+class FeatureTokens(nn.Module):
+    """Each feature as a vector, after one vector of the record as a whole: (B, d) to (B, 1 + d, dim).
+
+    A number x_j becomes x_j w_j + b_j.
+    """
 
     def __init__(self, n_features: int, dim: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_features, dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[..., None] * self.weight
-
-
-class _Place(nn.Module):
-    """A vector of its own added to every token, and the record's token put before them."""
-
-    def __init__(self, n_tokens: int, dim: int) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.empty(n_tokens, dim))
+        self.bias = nn.Parameter(torch.empty(n_features, dim))
         self.summary = nn.Parameter(torch.empty(dim))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return torch.cat([self.summary.expand(len(tokens), 1, -1), tokens + self.bias], 1)
-
-
-class FeatureTokens(nn.Module):
-    """Each feature as a vector, after one vector of the record as a whole: (B, d) to (B, 1 + d, dim).
-
-    A number x_j becomes x_j w_j + b_j, a category its row of a table plus b_j.
-
-    Parameters
-    ----------
-    n_features : int
-        Columns of numbers, which come first.
-    levels : sequence of int
-        Numbers of categories of the other columns, which hold codes 0, 1, ...; codes outside are taken for the nearest
-        inside, so that no error depends on a record.
-    dim : int
-        Length of a vector.
-    """
-
-    last: Tensor
-    first: Tensor
-
-    def __init__(self, n_features: int, levels: Sequence[int], dim: int) -> None:
-        super().__init__()
-        self.n_features = n_features
-        self.numbers = _Scale(n_features, dim) if n_features else None
-        self.categories = nn.Embedding(sum(levels), dim) if levels else None
-        self.place = _Place(n_features + len(levels), dim)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
-        self.register_buffer("last", torch.tensor(levels, dtype=torch.long) - 1, persistent=False)
-        self.register_buffer("first", torch.tensor([0, *levels[:-1]], dtype=torch.long).cumsum(0), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = []
-        if self.numbers is not None:
-            parts.append(self.numbers(x[:, : self.n_features]))
-        if self.categories is not None:
-            codes = torch.minimum(x[:, self.n_features :].long().clamp(min=0), self.last)
-            parts.append(self.categories(codes + self.first))
-        return self.place(torch.cat(parts, 1))
+        return torch.cat([self.summary.expand(len(x), 1, -1), x[..., None] * self.weight + self.bias], 1)
 
 
 class SelfAttention(nn.Module):
@@ -198,11 +153,8 @@ class FTTransformer(nn.Module):
 
     Parameters
     ----------
-    n_features : int
-        Columns of numbers, the first of a record (B, n_features + len(levels)).
-    n_classes : int
-    levels : sequence of int
-        Numbers of categories of the columns after them; see `FeatureTokens`.
+    n_features, n_classes : int
+        Columns of numbers of a record, and classes.
     dim, depth, heads : int
         Length of a token, number of blocks, attention heads (a divisor of `dim`).
     dropout : float
@@ -226,22 +178,19 @@ class FTTransformer(nn.Module):
         n_features: int,
         n_classes: int,
         *,
-        levels: Sequence[int] = (),
         dim: int = 32,
         depth: int = 6,
         heads: int = 8,
         dropout: float = 0.1,
         seed: int = 0,
     ) -> None:
-        check_integer("n_features", n_features, low=0 if len(levels) else 1)
-        _check_sizes(n_classes=n_classes, dim=dim, depth=depth, heads=heads)
-        levels = [check_integer("levels", count, low=1) for count in levels]
+        _check_sizes(n_features=n_features, n_classes=n_classes, dim=dim, depth=depth, heads=heads)
         dropout = check_real("dropout", dropout, low=0, high=1, inclusive="low")
         if dim % heads:
             raise ValueError(f"heads must divide dim, got heads={heads!r}, dim={dim!r}")
         super().__init__()
-        with _drawn_from(seed):
-            self.tokens = FeatureTokens(n_features, levels, dim)
+        with drawn_from(seed):
+            self.tokens = FeatureTokens(n_features, dim)
             self.blocks = nn.Sequential(
                 *(
                     _TransformerBlock(dim, heads, dropout, first=i == 0, queries=1 if i == depth - 1 else None)
@@ -313,91 +262,6 @@ class Pixels(nn.Module):
         return ((x - self.mean) / self.sd).movedim(-1, 1)
 
 
-class StandardizedConv2d(nn.Conv2d):
-    """Convolution whose weights have mean 0 and variance 1/fan-in for each output channel, without a bias.
-
-    Source: Qiao, Wang, Liu, Shen and Yuille 2019, weight standardisation.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.flatten(1)
-        weight = weight - weight.mean(1, keepdim=True)
-        # Summed squares rather than var, and eps inside: differentiable where all weights of a channel are equal.
-        weight = weight * torch.rsqrt((weight**2).sum(1, keepdim=True) + 1e-6)
-        return self._conv_forward(x, weight.view_as(self.weight), self.bias)
-
-
-def _groups(channels: int) -> int:
-    """Groups of at least four channels, at most eight groups."""
-    return next(groups for groups in (8, 4, 2, 1) if channels % groups == 0 and channels // groups >= min(4, channels))
-
-
-class _PreActivation(nn.Module):
-    """GroupNorm, rectify, convolve, twice; added to the input, which a stride brings to the same shape."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.shortcut: nn.Module = nn.Identity()
-        if stride > 1 or inputs != outputs:
-            self.shortcut = StandardizedConv2d(inputs, outputs, 1, stride, bias=False)
-        self.residual = nn.Sequential(
-            nn.GroupNorm(_groups(inputs), inputs),
-            nn.ReLU(),
-            StandardizedConv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.GroupNorm(_groups(outputs), outputs),
-            nn.ReLU(),
-            StandardizedConv2d(outputs, outputs, 3, 1, 1, bias=False),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.shortcut(x) + self.residual(x)
-
-
-class ResidualCNN(nn.Module):
-    """A compact residual network with GroupNorm and standardised weights for small colour images.
-
-    One stage for each number of `blocks`; the first block of a stage halves the side and doubles the channels, but the
-    first stage keeps the channels. The last layer starts from zero.
-
-    Parameters
-    ----------
-    n_classes : int
-    width : int
-        Channels of the first stage.
-    blocks : sequence of int
-        Residual blocks of each stage: (1, 1, 1) for 28 or 64 pixels.
-    seed : int
-        Of the starting values, which are public.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
-    >>> ResidualCNN(7)(torch.zeros((2, 28, 28, 3), dtype=torch.uint8)).shape
-    torch.Size([2, 7])
-    """
-
-    def __init__(self, n_classes: int, *, width: int = 16, blocks: Sequence[int] = (1, 1, 1), seed: int = 0) -> None:
-        _check_sizes(n_classes=n_classes, width=width)
-        if len(blocks) == 0:
-            raise ValueError(f"blocks must hold a number for each stage, got {blocks!r}")
-        super().__init__()
-        with _drawn_from(seed):
-            layers: list[nn.Module] = [Pixels(), StandardizedConv2d(3, width, 3, 1, 1, bias=False)]
-            channels = width
-            for stage, count in enumerate(blocks):
-                outputs = width * 2**stage
-                for block in range(check_integer("blocks", count, low=1)):
-                    layers.append(_PreActivation(channels, outputs, 2 if block == 0 else 1))
-                    channels = outputs
-        self.body = nn.Sequential(*layers, nn.GroupNorm(_groups(channels), channels), nn.ReLU())
-        self.head = _zeroed(nn.utils.skip_init(nn.Linear, channels, n_classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(x).mean((2, 3)))
-
-
 class _BasicBlock(nn.Module):
     """Two 3 x 3 convolutions, each normalised, added to the input; named as in torchvision."""
 
@@ -440,14 +304,14 @@ class ResNet18(nn.Module):
     def __init__(self, n_classes: int, *, seed: int = 0) -> None:
         _check_sizes(n_classes=n_classes)
         super().__init__()
-        with _drawn_from(seed):
+        with drawn_from(seed):
             self.pixels = Pixels()
             self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), _group_norm(64)
             self.layer1, self.layer2, self.layer3, self.layer4 = (
                 nn.Sequential(_BasicBlock(inputs, outputs, stride), _BasicBlock(outputs, outputs, 1))
                 for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
             )
-        self.fc = _zeroed(nn.utils.skip_init(nn.Linear, 512, n_classes))
+        self.fc = zeroed(nn.utils.skip_init(nn.Linear, 512, n_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(self.features(x))
