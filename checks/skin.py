@@ -395,8 +395,7 @@ def fit_network(
         "n_records": max(int(frame.counts.sum()), 1),
         "average": 0.5,
         "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
-        "accounting": ACCOUNTING,
-        "progress": False,
+        **ACCOUNTING,
     }
     model = with_prior(model, frame.log_prior if prior is None else prior)
     done = train(model, np.asarray(inputs), y, plan, delta=delta, **usual | options)

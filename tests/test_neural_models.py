@@ -1,7 +1,6 @@
 """The models of the neural room: what they compute, record by record, and what is loaded into them."""
 
-import sys
-import types
+import pickle
 
 import numpy as np
 import pytest
@@ -303,38 +302,23 @@ def test_a_pretrained_model_trains_privately(state):
     assert torch.equal(trained.conv1.weight, model.conv1.weight)
 
 
-def test_weights_come_from_torchvision_where_it_is_installed(state, monkeypatch):
-    asked = []
-    models = types.ModuleType("torchvision.models")
-    models.ResNet18_Weights = types.SimpleNamespace(IMAGENET1K_V1="the weights")
-    models.resnet18 = lambda weights: asked.append(weights) or types.SimpleNamespace(state_dict=lambda: state)
-    monkeypatch.setitem(sys.modules, "torchvision", types.ModuleType("torchvision"))
-    monkeypatch.setitem(sys.modules, "torchvision.models", models)
-    model = load_pretrained(ResNet18(7), "torchvision")
-    assert asked == ["the weights"]
-    X = pictures(1, 32)
-    torch.testing.assert_close(model.features(X), features_of(state, X), rtol=1e-3, atol=1e-3)
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    with pytest.raises(ValueError, match="source must be a file where torchvision is not installed"):
-        load_pretrained(ResNet18(7), "torchvision")
-
-
 def test_files_that_are_something_else_leave_the_model_unchanged(state, tmp_path):
     model = ResNet18(7)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     (tmp_path / "text").write_text("no weights")
+    with pytest.raises(pickle.UnpicklingError):
+        load_pretrained(model, tmp_path / "text")
     torch.save([1.0], tmp_path / "list")
     cases = {
-        "source must be a file with a state dict": tmp_path / "text",
         "source must hold a state dict, got list": tmp_path / "list",
-        r"source must hold 'layer4.1.bn2.running_var' of shape \(512,\), got nothing": {
+        'source must hold the weights.*"layer4.1.bn2.running_var"': {
             name: value for name, value in state.items() if name != "layer4.1.bn2.running_var"
         },
-        r"source must hold 'conv1.weight' of shape \(64, 3, 7, 7\), got \(64, 3, 3, 3\)": state
+        "source must hold the weights.*size mismatch for conv1.weight": state
         | {"conv1.weight": torch.zeros(64, 3, 3, 3)},
     }
     for message, source in cases.items():
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=f"(?s){message}"):
             load_pretrained(model, source)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with pytest.raises(ValueError, match="model must be a ResNet18, got Linear"):

@@ -5,19 +5,21 @@ starting values are drawn from a public `seed` without touching PyTorch's global
 (B, side, side, 3) and scale them inside by public constants. Losses, weights and noise are left to `train`.
 """
 
+import copy
 import os
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from helpers.checks import check_integer, check_real
-from helpers.neural.attention import Dropout, attend
+from helpers.neural.attention import attend
 
 # Channel means and deviations of ImageNet's training part in [0, 1], public and the ones pretrained weights expect.
 IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -55,8 +57,8 @@ def linear(n_features: int, n_classes: int) -> nn.Linear:
     return zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
 
 
-def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, seed: int = 0) -> nn.Sequential:
-    """`depth` hidden layers of `width` rectified units; the last layer starts from zero.
+def mlp(n_features: int, n_classes: int, *, width: int = 64, seed: int = 0) -> nn.Sequential:
+    """Two hidden layers of `width` rectified units; the last layer starts from zero.
 
     Parameters
     ----------
@@ -71,12 +73,10 @@ def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, see
     >>> sum(value.numel() for value in mlp(6, 2).parameters())
     4738
     """
-    _check_sizes(n_features=n_features, n_classes=n_classes, width=width, depth=depth)
+    _check_sizes(n_features=n_features, n_classes=n_classes, width=width)
     with drawn_from(seed):
-        layers: list[nn.Module] = []
-        for inputs in [n_features, *[width] * (depth - 1)]:
-            layers += [nn.Linear(inputs, width), nn.ReLU()]
-    return nn.Sequential(*layers, zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
+        first, second = nn.Linear(n_features, width), nn.Linear(width, width)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
 
 
 def zeroed(layer: nn.Linear) -> nn.Linear:
@@ -108,16 +108,14 @@ class SelfAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float, queries: int | None = None) -> None:
         super().__init__()
-        self.heads, self.queries = heads, queries
+        self.heads, self.queries, self.dropout = heads, queries, dropout
         self.projections, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.dropout = Dropout(dropout)
         nn.init.zeros_(self.projections.bias)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        queries = x.shape[1] if self.queries is None else self.queries
-        dropout = self.dropout.p if self.dropout.training else 0.0
-        return self.out(attend(self.projections(x), self.heads, queries, dropout))
+        dropout = self.dropout if self.training else 0.0
+        return self.out(attend(self.projections(x), self.heads, self.queries, dropout))
 
 
 class ReGLU(nn.Module):
@@ -137,7 +135,7 @@ class _TransformerBlock(nn.Module):
         self.before = nn.Identity() if first else nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, heads, dropout, queries)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), Dropout(dropout), nn.Linear(hidden, dim)
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -334,15 +332,15 @@ def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Te
     ----------
     model : ResNet18
         Changed in place.
-    source : path, "torchvision" or mapping
-        A state dict in torchvision's names or a file that holds one; "torchvision" asks the installed torchvision for
-        its ImageNet weights, which it downloads unless it has them.
+    source : path or mapping
+        A state dict in torchvision's names, or a file that holds one.
 
     Raises
     ------
     ValueError
-        Not such a file, a tensor is missing or has another shape; or torchvision is not installed. The model is then
-        unchanged.
+        A tensor is missing or has another shape. The model is then unchanged.
+    OSError, pickle.UnpicklingError
+        As `torch.load`: no such file, or not one of plain tensors.
 
     Source: names and statistics as in torchvision's resnet18.
     """
@@ -350,54 +348,25 @@ def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Te
         raise ValueError(f"model must be a ResNet18, got {type(model).__name__}")
     if not isinstance(model.bn1, nn.GroupNorm):
         raise ValueError("model must be new, got one that holds pretrained weights")
-    state = source if isinstance(source, Mapping) else _read_state(source)
-    folded = {name: _folded(state, *name, layer) for name, layer in _normalised(model).items()}
-    for (conv, norm), (weight, bias) in folded.items():
-        layer = model.get_submodule(conv)
-        layer.weight = nn.Parameter(weight)
-        layer.bias = nn.Parameter(bias)
-        model.set_submodule(norm, nn.Identity())
-    return model
-
-
-def _read_state(source: str | os.PathLike) -> Mapping[str, Any]:
-    if source == "torchvision":
-        try:
-            from torchvision.models import ResNet18_Weights, resnet18
-        except ImportError as error:
-            raise ValueError(f"source must be a file where torchvision is not installed, got {source!r}") from error
-        return resnet18(weights=ResNet18_Weights.IMAGENET1K_V1).state_dict()
-    try:
-        state = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load has no error of its own for files that are something else
-        raise ValueError(f"source must be a file with a state dict, got {os.fspath(source)!r}: {error}") from error
+    state = source if isinstance(source, Mapping) else torch.load(source, map_location="cpu", weights_only=True)
     if not isinstance(state, Mapping):
         raise ValueError(f"source must hold a state dict, got {type(state).__name__}")
-    return state
-
-
-def _normalised(model: ResNet18) -> dict[tuple[str, str], nn.Conv2d]:
-    """Names of convolutions and of the normalisations after them, as they stand in the file."""
-    found = {}
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.Conv2d):
-            parent, _, last = name.rpartition(".")
-            norm = "1" if last == "0" else last.replace("conv", "bn")
-            found[name, f"{parent}.{norm}".lstrip(".")] = layer
-    return found
-
-
-def _folded(state: Mapping[str, Tensor], conv: str, norm: str, layer: nn.Conv2d) -> tuple[Tensor, Tensor]:
-    def get(name: str, shape: torch.Size) -> Tensor:
-        value = state.get(name)
-        if not isinstance(value, Tensor) or value.shape != shape:
-            found = tuple(value.shape) if isinstance(value, Tensor) else "nothing"
-            raise ValueError(f"source must hold {name!r} of shape {tuple(shape)}, got {found}")
-        return value.detach().to(layer.weight.device, torch.float64)
-
-    weight, channels = get(f"{conv}.weight", layer.weight.shape), layer.weight.shape[:1]
-    scale, shift, mean, variance = (
-        get(f"{norm}.{name}", channels) for name in ("weight", "bias", "running_mean", "running_var")
-    )
-    scale = scale / torch.sqrt(variance + 1e-5)  # torchvision's eps
-    return (weight * scale[:, None, None, None]).to(layer.weight), (shift - mean * scale).to(layer.weight)
+    layers = dict(model.named_modules())
+    convolutions = [name for name, layer in layers.items() if isinstance(layer, nn.Conv2d)]
+    norms = [name for name, layer in layers.items() if isinstance(layer, nn.GroupNorm)]  # one behind each of them
+    pretrained = copy.deepcopy(model)
+    for name in norms:
+        pretrained.set_submodule(name, nn.BatchNorm2d(layers[name].num_channels))
+    pretrained.double().eval()
+    try:
+        pretrained.load_state_dict({**state, **model.fc.state_dict(prefix="fc.")})
+    except RuntimeError as error:
+        raise ValueError(f"source must hold the weights of torchvision's ResNet-18: {error}") from error
+    for conv, norm in zip(convolutions, norms, strict=True):
+        fused = fuse_conv_bn_eval(
+            cast(nn.Conv2d, pretrained.get_submodule(conv)), cast(nn.BatchNorm2d, pretrained.get_submodule(norm))
+        )
+        # The bias is new, and PyTorch freezes it.
+        model.set_submodule(conv, fused.to(model.fc.weight).requires_grad_())
+        model.set_submodule(norm, nn.Identity())
+    return model
