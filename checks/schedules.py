@@ -1,4 +1,4 @@
-"""Noise schedules as Huang and Xie print them, and as the code published with their paper runs them.
+"""Noise schedules as Huang and Xie print them, as the code published with their paper runs them, and Auto-DPSGD's.
 
 The printed formulas for stage lengths, for the mean and variance of the noise and for the privacy of a run are here as
 they stand, to be compared with `helpers.neural.Schedule`, which is what a practitioner should use. All arguments are
@@ -43,6 +43,37 @@ def stage_lengths(total: float, n_segments: int, gamma: float) -> NDArray[np.flo
     """
     shares = gamma ** np.arange(n_segments - 1, -1, -1.0)
     return total * shares / shares.sum()
+
+
+def auto_l(total_steps: int, decay: float, steps_per_epoch: int, *, sample_rate: float) -> Schedule:
+    """Noise that falls from 1 by the factor `decay` in (0, 1] after every epoch; the last epoch may be shorter.
+
+    This is what Auto-DPSGD calls linear decay, although it is geometric. Its clipping norms, estimated from the
+    gradients, are not private and have no place here: clipping is constant. The code published with SAD-DPSGD runs 0.99
+    an epoch under this name and backwards: its noise grows (`Schedule.reversed` gives that).
+
+    Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, linear decay, with public parameters.
+
+    >>> auto_l(3, 0.5, 1, sample_rate=0.1).noise_multipliers.tolist()
+    [1.0, 0.5, 0.25]
+    """
+    epochs = np.arange(total_steps) // steps_per_epoch
+    return Schedule(decay**epochs, np.ones(total_steps), np.full(total_steps, sample_rate))
+
+
+def auto_s(total_steps: int, decay: float, n_stages: int, *, sample_rate: float) -> Schedule:
+    """Noise that falls from 1 by the factor `decay` in (0, 1] from stage to stage, of equal length up to rounding.
+
+    Clipping as in `auto_l`; lengths are rounded as in `Schedule.sad`. How many stages is a free choice: the code
+    published with SAD-DPSGD takes three with factor 0.8, and runs them backwards too.
+
+    Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, step decay, with public parameters.
+
+    >>> auto_s(4, 0.5, 2, sample_rate=0.1).noise_multipliers.tolist()
+    [1.0, 1.0, 0.5, 0.5]
+    """
+    ends = np.floor(total_steps * (np.arange(n_stages + 1) / n_stages) + 0.5).astype(int)
+    return Schedule.step(np.diff(ends), decay ** np.arange(n_stages), np.ones(n_stages), sample_rate=sample_rate)
 
 
 def mean_and_variance(lengths: Sequence[float], sigmas: Sequence[float]) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """Private models of images: public features or maps, a private frame for them, noisy descent, and two decisions.
 
-The features are of single images and need no training (`helpers.neural.features`). Their *frame* is what descent needs
+The features are of single images and need no training (`checks.image_features`). Their *frame* is what descent needs
 to know of the data before it starts: how many records each class has, where the features lie and which of their
 directions are long. It is released with a part of the budget, and the schedule is calibrated beside it, so that both
 together meet the budget. A linear model learns from the frame's rows, a small network from standardised maps; loading
@@ -20,10 +20,10 @@ from scipy.special import log_softmax
 from sklearn.metrics import matthews_corrcoef
 from torch import Tensor, nn
 
+from checks.image_features import rings
 from helpers.checks import check_integer
 from helpers.neural import Schedule, train
-from helpers.neural.features import rings
-from helpers.neural.models import with_prior
+from helpers.neural.models import Pixels, drawn_from, with_prior, zeroed
 from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, gaussian_multiplier, noise_generator
 from helpers.study import metrics
 
@@ -257,6 +257,80 @@ class MapCNN(nn.Module):
         return self.head(found.flatten(1))
 
 
+class StandardizedConv2d(nn.Conv2d):
+    """Convolution whose weights have mean 0 and variance 1/fan-in for each output channel, without a bias.
+
+    Source: Qiao, Wang, Liu, Shen and Yuille 2019, weight standardisation.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.flatten(1)
+        weight = weight - weight.mean(1, keepdim=True)
+        # Summed squares rather than var, and eps inside: differentiable where all weights of a channel are equal.
+        weight = weight * torch.rsqrt((weight**2).sum(1, keepdim=True) + 1e-6)
+        return self._conv_forward(x, weight.view_as(self.weight), self.bias)
+
+
+def _group_norm(channels: int) -> nn.GroupNorm:
+    """Groups of at least four channels, at most eight groups."""
+    return nn.GroupNorm(min(channels // 4, 8), channels)
+
+
+class _PreActivation(nn.Module):
+    """GroupNorm, rectify, convolve, twice; the side halved, and added to the input, which is brought to that shape."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.shortcut = StandardizedConv2d(inputs, outputs, 1, 2, bias=False)
+        self.residual = nn.Sequential(
+            _group_norm(inputs),
+            nn.ReLU(),
+            StandardizedConv2d(inputs, outputs, 3, 2, 1, bias=False),
+            _group_norm(outputs),
+            nn.ReLU(),
+            StandardizedConv2d(outputs, outputs, 3, 1, 1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shortcut(x) + self.residual(x)
+
+
+class ResidualCNN(nn.Module):
+    """A compact residual network with GroupNorm and standardised weights for images of bytes (B, side, side, 3).
+
+    Three blocks, each of which halves the side; the second and the third double the channels. The last layer starts
+    from zero.
+
+    Parameters
+    ----------
+    n_classes : int
+    width : int
+        Channels of the first block, a multiple of 4.
+    seed : int
+        Of the starting values, which are public.
+
+    >>> ResidualCNN(7)(torch.zeros((2, 28, 28, 3), dtype=torch.uint8)).shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(self, n_classes: int, *, width: int = 16, seed: int = 0) -> None:
+        super().__init__()
+        with drawn_from(seed):
+            self.body = nn.Sequential(
+                Pixels(),
+                StandardizedConv2d(3, width, 3, 1, 1, bias=False),
+                _PreActivation(width, width),
+                _PreActivation(width, 2 * width),
+                _PreActivation(2 * width, 4 * width),
+                _group_norm(4 * width),
+                nn.ReLU(),
+            )
+        self.head = zeroed(nn.utils.skip_init(nn.Linear, 4 * width, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).mean((2, 3)))
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """A fitted network: logits are evidence plus the frame's log prior.
@@ -321,8 +395,7 @@ def fit_network(
         "n_records": max(int(frame.counts.sum()), 1),
         "average": 0.5,
         "optimizer": functools.partial(torch.optim.SGD, lr=rate, momentum=0.9),
-        "accounting": ACCOUNTING,
-        "progress": False,
+        **ACCOUNTING,
     }
     model = with_prior(model, frame.log_prior if prior is None else prior)
     done = train(model, np.asarray(inputs), y, plan, delta=delta, **usual | options)

@@ -140,7 +140,7 @@ def test_the_trainer_does_what_the_law_says(gradient_norm):
     for rows, terms in zip((slice(n0 + n1), slice(None)), run._terms(), strict=True):
         with pytest.warns(PrivacyLeakWarning, match="weights are computed from the private labels"):
             trained = train_as_printed(
-                model, x[rows], y[rows], schedule, delta=1e-3, n_records=1, random_state=0, progress=False,
+                model, x[rows], y[rows], schedule, delta=1e-3, n_records=1, random_state=0,
                 optimizer=functools.partial(torch.optim.SGD, lr=rate),
             )  # fmt: skip
         displaced = (trained.model.weight[0] - trained.model.weight[1]).item() / math.sqrt(2)
@@ -155,7 +155,7 @@ def test_the_printed_guarantee_says_what_is_false():
     model = torch.nn.Linear(1, 2)
     X, y = np.zeros((4, 1)), np.array([0, 0, 0, 1])
     with pytest.warns(PrivacyLeakWarning):
-        told = train_as_printed(model, X, y, schedule, delta=1e-3, random_state=0, progress=False).guarantee
+        told = train_as_printed(model, X, y, schedule, delta=1e-3, random_state=0).guarantee
     assert told.epsilon == pytest.approx(Schedule.constant(2, sample_rate=0.5, noise_multiplier=3.0).epsilon(1e-3))
     assert "class weights public" not in told.assumes
     assert sum("false" in text for text in told.assumes) == 1

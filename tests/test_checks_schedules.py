@@ -103,3 +103,13 @@ def test_published_code_divides_where_its_accountant_multiplies():
     run = printed.implemented("auto-s", steps_per_epoch=1, sample_rate=0.016, gamma=0.8)
     assert levels(run.accounted) == ([0.64, 0.8, 1.0], [13, 17, 20])
     assert levels(run.executed) == ([1.0, 1.25, 1.5625], [16, 17, 17])
+
+
+def test_auto_schedules_fall_by_epochs_and_by_equal_stages():
+    by_epoch = printed.auto_l(7, 0.5, 3, sample_rate=0.1)
+    assert by_epoch.noise_multipliers.tolist() == [1, 1, 1, 0.5, 0.5, 0.5, 0.25]
+    by_stage = printed.auto_s(7, 0.5, 3, sample_rate=0.1)
+    assert by_stage.noise_multipliers.tolist() == [1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
+    assert by_epoch.clip_norms.tolist() == by_stage.clip_norms.tolist() == [1.0] * 7
+    with pytest.raises(ValueError, match="lengths must"):
+        printed.auto_s(2, 0.8, 3, sample_rate=0.1)  # a stage of no steps

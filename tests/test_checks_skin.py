@@ -178,7 +178,7 @@ def test_equal_views_are_one_record(records):
     frame = frame_of(records, NO_NOISE)
     plan = SHAPE.scaled(1e-7)
     rows, y = frame.rows(records[0]), records[1]
-    quiet = {"delta": 1e-5, "rate": 5.0, "random_state": 0, "accounting": {"accountant": "rdp"}}
+    quiet = {"delta": 1e-5, "rate": 5.0, "random_state": 0}
     full = Schedule(plan.noise_multipliers, plan.clip_norms, np.ones(len(plan)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(skin, "ACCOUNTING", {"accountant": "rdp"})

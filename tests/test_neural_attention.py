@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from helpers.neural.attention import Dropout, attend
+from helpers.neural.attention import attend
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
@@ -20,11 +19,11 @@ def plain(x, heads, queries):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "heads", "size", "queries"), [(1, 1, 1, 1), (4, 2, 3, 4), (4, 3, 2, 1), (9, 1, 5, 2)]
+    ("tokens", "heads", "size", "queries"), [(1, 1, 1, 1), (4, 2, 3, None), (4, 3, 2, 1), (9, 1, 5, 2)]
 )
 def test_answers_and_gradients_are_those_of_pytorch(tokens, heads, size, queries):
     x = torch.randn(5, tokens, 3 * heads * size, dtype=torch.double, requires_grad=True)
-    pull = torch.randn(5, queries, heads * size, dtype=torch.double)
+    pull = torch.randn(5, queries or tokens, heads * size, dtype=torch.double)
     ours, theirs = attend(x, heads, queries), plain(x, heads, queries)
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad(answers, x, pull)[0] for answers in (ours, theirs)]
@@ -69,32 +68,21 @@ def test_dropped_weights_have_the_gradient_of_what_is_left(share):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_every_number_is_dropped_alone():
-    """No correlation between the four numbers of a word, between neighbours or between records, by any route."""
-    ones, layer = torch.ones(4000, 8), Dropout(0.5)
-    for kept in (layer(ones), vmap(layer, randomness="different")(ones)):
-        signs = (kept > 0).double() - 0.5
+def test_every_weight_is_dropped_alone():
+    """No correlation between the weights of a record or between records, by either route."""
+    x = torch.zeros(4000, 8, 24)
+    x[:, :, 16:] = torch.eye(8)  # answers show the weights
+    mapped = vmap(lambda record: attend(record[None], 1, 1, 0.5)[0], randomness="different")
+    for answers in (attend(x, 1, 1, 0.5), mapped(x)):
+        signs = (answers[:, 0] > 0).double() - 0.5
         products = (signs.T @ signs) / (0.25 * len(signs))
         assert (products - torch.eye(8)).abs().max() < 5 / len(signs) ** 0.5
         assert abs((signs[1:] * signs[:-1]).mean()) < 5 * 0.25 / signs.numel() ** 0.5
 
 
-def test_dropout_is_pytorchs_and_off_outside_training():
-    x = torch.randn(3, 4, requires_grad=True)
-    layer = Dropout(0.3)
-    assert isinstance(layer, nn.Dropout)
-    kept = layer(x)
-    slopes = torch.autograd.grad(kept.sum(), x)[0]
-    torch.testing.assert_close(slopes, kept.detach() / x.detach())
-    assert layer.eval()(x) is x
-    assert Dropout(0.0)(x) is x
-
-
-def test_a_random_layer_may_not_be_mapped_as_if_it_were_none():
-    """A layer of its own weight that inherits `Dropout` would get its gradient from another draw."""
-    layer = Dropout(0.5)
+def test_random_attention_may_not_be_mapped_as_if_it_were_none():
+    """It would get its gradient from another draw."""
     with pytest.raises(RuntimeError, match="randomness"):
-        torch.func.vmap(layer)(torch.ones(3, 4))
-    with pytest.raises(RuntimeError, match="randomness"):
-        torch.func.vmap(lambda x: attend(x[None], 2, 3, 0.5)[0])(torch.ones(2, 3, 12))
-    assert torch.func.vmap(layer, randomness="different")(torch.ones(3, 4)).shape == (3, 4)
+        vmap(lambda x: attend(x[None], 2, 3, 0.5)[0])(torch.ones(2, 3, 12))
+    answers = vmap(lambda x: attend(x[None], 2, 3, 0.5)[0], randomness="different")(torch.ones(2, 3, 12))
+    assert answers.shape == (2, 3, 4)

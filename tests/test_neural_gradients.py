@@ -8,8 +8,8 @@ from opacus import GradSampleModule
 from torch import nn
 from torch.nn import functional
 
-from helpers.neural import CrossEntropy, Focal, clipped_sum, gradients
-from helpers.neural.models import FTTransformer, ResidualCNN
+from checks.skin import ResidualCNN
+from helpers.neural import CrossEntropy, Focal, FTTransformer, clipped_sum, gradients
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
@@ -74,7 +74,7 @@ MODELS = {
     "images, strides of two kinds": (lambda: images(stride=(2, 1), padding=(1, 2), dilation=(1, 2)), (2, 6, 6)),
     "images, in groups": (lambda: images(groups=2), (2, 6, 6)),
     "frozen parts": (frozen, (4,)),
-    "FT-Transformer": (lambda: FTTransformer(3, 3, levels=(2, 4), dim=8, depth=2, heads=2, dropout=0.0), (5,)),
+    "FT-Transformer": (lambda: FTTransformer(5, 3, dim=8, depth=2, heads=2, dropout=0.0), (5,)),
     "residual CNN": (lambda: ResidualCNN(3, width=8), (12, 12, 3)),
 }  # fmt: skip
 

@@ -37,14 +37,6 @@ def test_sad_follows_its_recurrences_and_its_lengths_sum_to_the_total(total, n, 
     assert np.abs(np.cumsum(lengths) - ends).max() <= 0.5 + 1e-9
 
 
-def test_auto_schedules_fall_by_epochs_and_by_equal_stages():
-    by_epoch = Schedule.auto_l(7, 0.5, 3, sample_rate=0.1, noise_multiplier=8.0, clip_norm=2.0)
-    assert by_epoch.noise_multipliers.tolist() == [8, 8, 8, 4, 4, 4, 2]
-    by_stage = Schedule.auto_s(7, 0.5, 3, sample_rate=0.1, noise_multiplier=8.0)
-    assert by_stage.noise_multipliers.tolist() == [8, 8, 4, 4, 4, 2, 2]
-    assert by_epoch.clip_norms.tolist() == [2.0] * 7
-
-
 def test_the_event_is_the_composition_of_every_step():
     """Renyi divergences of single steps, summed one by one, against those of the counted event."""
     schedule = Schedule([1.0, 2.0, 1.0, 1.0], [9.0, 1.0, 5.0, 2.0], [0.5, 0.1, 0.5, 1.0])
@@ -54,7 +46,8 @@ def test_the_event_is_the_composition_of_every_step():
     assert schedule.epsilon(DELTA, accountant="rdp") == pytest.approx(expected, rel=1e-9)
     assert len(schedule.event().events) == 3  # two equal steps are counted although they stand apart
     assert schedule.reversed().event() == schedule.event()
-    assert schedule.reversed() != schedule
+    assert schedule.reversed().noise_multipliers.tolist() == [1.0, 1.0, 2.0, 1.0]
+    assert schedule.reversed().clip_norms.tolist() == [2.0, 5.0, 1.0, 9.0]
 
 
 def test_the_guarantee_names_relation_delta_and_what_is_public():
@@ -67,12 +60,10 @@ def test_the_guarantee_names_relation_delta_and_what_is_public():
     assert "secret sample" not in whole.assumes
 
 
-def test_long_schedules_take_the_smaller_bound():
-    long = Schedule.constant(200_000, sample_rate=1e-4, noise_multiplier=1.0)
-    pld, rdp, smaller = (long.epsilon(DELTA, accountant=name, interval=1e-2) for name in ("pld", "rdp", "smaller"))
-    assert rdp < 0.7 * pld
-    assert smaller == rdp
-    assert "Renyi" in long.guarantee(DELTA, interval=1e-2).source
+def test_long_schedules_have_a_smaller_bound_by_renyi_accounting_on_a_coarse_grid():
+    long, way = Schedule.constant(200_000, sample_rate=1e-4, noise_multiplier=1.0), {"interval": 1e-2}
+    assert long.epsilon(DELTA, accountant="rdp", **way) < 0.7 * long.epsilon(DELTA, **way)
+    assert "Renyi" in long.guarantee(DELTA, accountant="rdp", **way).source
 
 
 @pytest.mark.parametrize(
@@ -80,8 +71,8 @@ def test_long_schedules_take_the_smaller_bound():
     [
         (Schedule.constant(300, sample_rate=0.02), 1.0, "pld"),
         (Schedule.constant(300, sample_rate=0.02, noise_multiplier=50.0), 8.0, "rdp"),
-        (Schedule.sad(60, 3, 0.8, 0.9, 1.5, sample_rate=0.1), 3.0, "smaller"),
-        (Schedule.constant(5, sample_rate=1.0, noise_multiplier=1e-3), 0.1, "smaller"),
+        (Schedule.sad(60, 3, 0.8, 0.9, 1.5, sample_rate=0.1), 3.0, "pld"),
+        (Schedule.constant(5, sample_rate=1.0, noise_multiplier=1e-3), 0.1, "pld"),
     ],
     ids=["constant-pld", "constant-rdp", "sad", "full-batch"],
 )
@@ -98,7 +89,7 @@ def test_calibration_meets_the_budget_and_not_much_better(schedule, epsilon, acc
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0, 8.0, 20.0])
 @pytest.mark.parametrize(
-    "schedule", [Schedule.auto_s(9, 0.8, 3, sample_rate=1.0), Schedule.constant(7, sample_rate=1.0)]
+    "schedule", [Schedule.sad(9, 3, 0.8, 1.0, sample_rate=1.0), Schedule.constant(7, sample_rate=1.0)]
 )
 def test_calibration_of_full_batches_is_exact(schedule, epsilon):
     """One Gaussian mechanism in disguise, whose multiplier is known."""
@@ -133,29 +124,24 @@ COUNTS = DiscreteLaplaceDpEvent(0.3, 1)
 BESIDE = (COUNTS, GaussianDpEvent(7.0))
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp", "smaller"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_what_is_beside_is_composed_by_the_same_accountant(accountant):
-    steps = Schedule.auto_s(6, 0.5, 2, sample_rate=0.3, noise_multiplier=4.0)
+    steps = Schedule.sad(6, 2, 0.5, 1.0, sample_rate=0.3, sigma_final=4.0)
     way = {"accountant": accountant, "interval": 1e-3}
     event = ComposedDpEvent([*BESIDE, steps.event()])
-    methods = ("pld",) if accountant == "smaller" else (accountant,)
-    expected = [event_epsilon(event, DELTA, ADD_REMOVE, method=method, interval=1e-3) for method in methods]
-    assert steps.epsilon(DELTA, beside=iter(BESIDE), **way) == min(expected)
+    expected = event_epsilon(event, DELTA, ADD_REMOVE, method=accountant, interval=1e-3)
+    assert steps.epsilon(DELTA, beside=iter(BESIDE), **way) == expected
     told = steps.guarantee(DELTA, beside=iter(BESIDE), **way)
-    assert (told.epsilon, told.event) == (min(expected), event)
+    assert (told.epsilon, told.event) == (expected, event)
     assert told.source.endswith(f"{len(BESIDE)} releases beside them")
-    assert steps.epsilon(DELTA, **way) < min(expected) - 0.05
+    assert steps.epsilon(DELTA, **way) < expected - 0.05
 
 
-def test_the_smaller_bound_is_of_accountants_that_can_read_what_is_beside():
-    """Renyi accounting has nothing for approximate privacy."""
-    long = Schedule.constant(2000, sample_rate=0.01, noise_multiplier=3.0)
-    way = {"interval": 1e-2, "beside": (*BESIDE, ApproximateDpEvent(0.1, 1e-7))}
-    assert long.epsilon(DELTA, **way) == long.epsilon(DELTA, accountant="pld", **way)
+def test_renyi_accounting_has_nothing_for_approximate_privacy():
+    steps, beside = Schedule.constant(20, sample_rate=0.1, noise_multiplier=3.0), [ApproximateDpEvent(0.1, 1e-7)]
+    assert steps.epsilon(DELTA, beside=beside) > 0.1
     with pytest.raises(ValueError, match="approximate DP"):
-        long.epsilon(DELTA, accountant="rdp", **way)
-    way = {"interval": 1e-2, "beside": BESIDE}
-    assert long.epsilon(DELTA, **way) == long.epsilon(DELTA, accountant="rdp", **way)
+        steps.epsilon(DELTA, accountant="rdp", beside=beside)
 
 
 def test_calibration_leaves_room_for_what_is_beside():
@@ -219,10 +205,8 @@ def test_a_schedule_cannot_be_changed_afterwards():
         (lambda: Schedule.sad(10, 3, np.nan, 0.9, sample_rate=0.1), "beta must"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.0, sample_rate=0.1), "gamma must"),
         (lambda: Schedule.sad(10, 3, 0.8, 1.1, sample_rate=0.1), "gamma must"),
-        (lambda: Schedule.auto_s(2, 0.8, 3, sample_rate=0.1), "n_stages must"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.1, sample_rate=0.1), "no stage is empty"),
         (lambda: Schedule.sad(10, 3, 0.8, 0.9, 0.5, sample_rate=0.1), "clip_decay must"),
-        (lambda: Schedule.auto_l(10, 1.5, 2, sample_rate=0.1), "decay must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 0.0), "delta must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).calibrate(1.0, 1e-5, accountant="gdp"), "accountant must"),
         (lambda: Schedule.constant(5, sample_rate=0.5).epsilon(1e-5, beside=[0.1]), "beside must"),

@@ -3,36 +3,30 @@
 Modules: `schedule` (noise, clipping and sampling of every step), `losses` (of single records), `gradients` (of single
 records, clipped and summed), `training` (Poisson batches, noise), `classifier` (all of it as a scikit-
 learn estimator), `decisions` (its private cut-off), `models` (that treat every record alone), `attention` (of few
-tokens), `features` (of images, without training). The only room that imports PyTorch.
+tokens). The only room that imports PyTorch.
 """
 
 from helpers.neural.classifier import DPNeuralClassifier
 from helpers.neural.decisions import balanced_cut_off
 from helpers.neural.gradients import clipped_sum
-from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, effective_number_weights
-from helpers.neural.models import FTTransformer, ResidualCNN, ResNet18, linear, load_pretrained, mlp, with_prior
+from helpers.neural.losses import CrossEntropy, Focal
+from helpers.neural.models import FTTransformer, ResNet18, linear, load_pretrained, mlp, with_prior
 from helpers.neural.schedule import Schedule
-from helpers.neural.training import ExecutedStep, Trained, poisson_sample, train
+from helpers.neural.training import Trained, train
 
 __all__ = [
-    "LDAM",
     "CrossEntropy",
     "DPNeuralClassifier",
-    "ExecutedStep",
     "FTTransformer",
     "Focal",
-    "LogitAdjusted",
     "ResNet18",
-    "ResidualCNN",
     "Schedule",
     "Trained",
     "balanced_cut_off",
     "clipped_sum",
-    "effective_number_weights",
     "linear",
     "load_pretrained",
     "mlp",
-    "poisson_sample",
     "train",
     "with_prior",
 ]

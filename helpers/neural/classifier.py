@@ -9,7 +9,7 @@ the weight of every record in every batch, and nothing pays for it.
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -39,9 +39,9 @@ from helpers.checks import (
 from helpers.data import into_ball
 from helpers.neural import models
 from helpers.neural.decisions import balanced_cut_off
-from helpers.neural.losses import LDAM, CrossEntropy, Focal, LogitAdjusted, RecordLoss, effective_number_weights
+from helpers.neural.losses import CrossEntropy, Focal, RecordLoss
 from helpers.neural.schedule import Schedule
-from helpers.neural.training import Descent, check_trainable, throw_away
+from helpers.neural.training import Descent, throw_away
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, noise_assumptions
 from helpers.privacy.accounting import ApproximateDpEvent
@@ -52,22 +52,8 @@ _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "mlp": lambda n_features, n_classes, seed: models.mlp(n_features, n_classes, seed=seed),
     "ft-transformer": lambda n_features, n_classes, seed: models.FTTransformer(n_features, n_classes, seed=seed),
 }
-# By the noisy counts of the classes.
-_LOSSES: dict[str, Callable[[tuple[float, ...]], RecordLoss]] = {
-    "cross-entropy": lambda counts: CrossEntropy(),
-    "focal": lambda counts: Focal(),
-    "logit-adjusted": LogitAdjusted,
-    "ldam": functools.partial(LDAM, scale=1.0),
-}
-_COUNTED_LOSSES = ("logit-adjusted", "ldam")
-# Class weights by the noisy counts; the largest is 1.
-_COUNTED_WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "private": functools.partial(effective_number_weights, beta=1.0),
-    "square-root": lambda counts: np.sqrt(effective_number_weights(counts, beta=1.0)),
-    "effective": functools.partial(effective_number_weights, beta=0.999),
-}
+_LOSSES: dict[str, Callable[[], RecordLoss]] = {"cross-entropy": CrossEntropy, "focal": Focal}
 _LARGEST_VALUE = 1e18  # of a feature: its square is still a 32-bit float
-_ROWS = 1024  # predicted at a time
 
 
 def _named_or_callable(names: Collection[str], name: str, value: Any) -> None:
@@ -77,7 +63,7 @@ def _named_or_callable(names: Collection[str], name: str, value: Any) -> None:
 
 def _weights(name: str, value: Any) -> None:
     if not isinstance(value, dict):
-        check_choice(name, value, (None, *_COUNTED_WEIGHTS))
+        check_choice(name, value, (None, "private"))
         return
     for weight in value.values():
         check_real(name, weight, low=0, high=1, inclusive="high")
@@ -86,21 +72,6 @@ def _weights(name: str, value: Any) -> None:
 def _one_schedule(name: str, value: Any) -> None:
     if not isinstance(value, Schedule):
         raise ValueError(f"{name} must be a Schedule or None, got {value!r}")
-
-
-class Budget(NamedTuple):
-    """What is spent beside the training, as pure epsilons; 0 for what is not bought.
-
-    >>> Budget(counts=0.1, cut_off=0.0).events()
-    (DiscreteLaplaceDpEvent(noise_parameter=0.1, sensitivity=1),)
-    """
-
-    counts: float
-    cut_off: float
-
-    def events(self) -> tuple[DpEvent, ...]:
-        counted = (DiscreteLaplaceDpEvent(self.counts, 1),) if self.counts else ()
-        return (*counted, *((ApproximateDpEvent(self.cut_off, 0.0),) if self.cut_off else ()))
 
 
 class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
@@ -129,11 +100,10 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         [0, 1).
     average : float
         In [0, 1): the model is the mean of those after this share of the steps, the last ones, which costs no privacy.
-    loss : {"cross-entropy", "focal", "logit-adjusted", "ldam"} or RecordLoss
-        The two last ones get the noisy counts.
-    class_weight : None, "private", "square-root", "effective" or dict
-        In proportion to one over the noisy count of the class, over the count's square root, or over the effective
-        number (beta .999); the largest is 1. A dict maps every label to a public weight in (0, 1].
+    loss : {"cross-entropy", "focal"} or RecordLoss
+    class_weight : None, "private" or dict
+        "private": in proportion to one over the noisy count of the class; the largest is 1. A dict maps every label to
+        a public weight in (0, 1].
     weighting : {"bound", "loss"}
         "bound" clips a gradient, then weighs it. "loss" weighs the loss, as is printed: clipping then takes the weights
         off again where a weighted gradient is longer than C (Notes).
@@ -147,7 +117,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         classes): `balanced_cut_off` of the scores of the records of the fit, which only needs a good ranking.
     counts_share, cut_off_share : float
         Parts of `epsilon` for noisy counts and for the cut-off, in (0, 1), together below 1; what is not needed is not
-        spent. One noisy count a class serves weights, losses, offset, decision and the divisor of the sums.
+        spent. One noisy count a class serves weights, offset, decision and the divisor of the sums.
     n_records : int, optional
         Public number that divides the noisy sums, in place of the noisy counts' sum (with weighting "bound": weighted).
     bounds : array (d, 2), optional
@@ -192,8 +162,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
     below 1 make steps shorter, where gradients are short, and want a larger rate.
 
     Which options against imbalance: prior="offset" with decision="cut-off" has the fewest assumptions, all in one
-    budget; the weights "square-root" beside them help where the rare class is hard to see. Without any, a model may
-    rank well and call every record negative. The chapter `dpsgd` measures them.
+    budget. Without any, a model may rank well and call every record negative.
 
     Proof: in the literature; gaps between floating-point numbers are not covered (`helpers.neural.training`).
 
@@ -286,74 +255,89 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         """Fit privately to X (n, d) and labels y (n,); returns self. A fit that fails leaves nothing behind."""
         self._forget()
         self._check_parameters()
-        budget = self._budget()
+        for_counts, for_cut_off = self._shares()
+        beside: tuple[DpEvent, ...] = ()
+        if for_counts:
+            beside += (DiscreteLaplaceDpEvent(for_counts, 1),)
+        if for_cut_off:
+            beside += (ApproximateDpEvent(for_cut_off, 0.0),)
+        accounting: dict[str, Any] = {"interval": 1e-3 * self.epsilon, "beside": beside}
         schedule = self.schedule
         if schedule is None:
             steps = max(round(self.epochs / self.sample_rate), 1)
             schedule = Schedule.constant(steps, sample_rate=self.sample_rate, clip_norm=self.clip_norm)
-        schedule = schedule.calibrate(self.epsilon, self.delta, **self._accounting(), beside=budget.events())
+        schedule = schedule.calibrate(self.epsilon, self.delta, **accounting)
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         try:
             if self.bounds is not None:
                 check_bounds(self.bounds, X.shape[1])
             codes = label_codes(y, check_classes(self.classes))
             ledger = Ledger((X, codes), ADD_REMOVE, self._noise_generator(X, y))
-            self.__dict__.update(self._learn(X.shape[1], ledger, schedule, budget))
+            learnt = self._learn(X.shape[1], ledger, schedule)
+            assumes = (
+                "starting values of the model public",
+                "set of labels public",
+                *(("number that divides the sums public",) if self.n_records is not None else ()),
+                *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
+                *(("feature bounds public",) if self.bounds is not None else ()),
+                *noise_assumptions(ledger.rng),
+            )
+            # At the budget itself: calibration spends a little less.
+            learnt["guarantee_"] = schedule.guarantee(
+                self.delta, **accounting, assumes=assumes, ledger=ledger, budget=self.epsilon
+            )
+            self.__dict__.update(learnt)
         except BaseException:  # an interrupt too
             self._forget()
             raise
         return self
 
-    def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule, budget: Budget) -> dict[str, Any]:
-        """All attributes of the fitted object, from the ledger's answers."""
+    def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule) -> dict[str, Any]:
+        """What the fitted object holds besides its guarantee, from the ledger's answers."""
         classes = check_classes(self.classes)
-        network = self._new_model(n_features, ledger.rng)
+        for_counts, for_cut_off = self._shares()
+        # What the caller made is tried before anything is paid for.
+        descent = Descent(
+            self._new_model(n_features, int(ledger.rng.integers(2**63))),
+            torch.zeros(n_features),
+            schedule,
+            loss=_LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss,
+            weighting=self.weighting,
+            optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
+            average=self.average,
+            device=self.device,
+        )
+        if descent.n_classes != len(classes):
+            raise ValueError(f"model must give one logit a class, {len(classes)}, got {descent.n_classes}")
         counts, positive = None, np.full(len(classes), np.nan)  # not read where no counts are bought
-        if budget.counts:
+        if for_counts:
             counts = ledger.class_counts(
-                lambda records: np.bincount(records[1], minlength=len(classes)), len(classes), budget.counts
+                lambda records: np.bincount(records[1], minlength=len(classes)), len(classes), for_counts
             )
             positive = np.maximum(counts, 1).astype(float)  # raised to 1, which can be divided by
         log_prior = np.log(positive / positive.sum())
-        match self.class_weight:
-            case None:
-                class_weight = None
-            case dict():
-                class_weight = np.array([float(self.class_weight[label]) for label in classes.tolist()])
-            case _:
-                class_weight = _COUNTED_WEIGHTS[self.class_weight](positive)
-        loss = self.loss
-        if isinstance(loss, str):
-            loss = _LOSSES[loss](tuple(positive) if loss in _COUNTED_LOSSES else ())
+        class_weight = None
+        if isinstance(self.class_weight, dict):
+            class_weight = np.array([float(self.class_weight[label]) for label in classes.tolist()])
+        elif self.class_weight == "private":
+            class_weight = positive.min() / positive
         # The most that all records together can pull, over C. Weights of the loss are no part of it: where gradients
         # are long, clipping takes them off, and a sum of pulls of C over small weights would be a step far longer than
         # the rate allows.
         n_divisor = self.n_records
         if n_divisor is None:
-            weights = 1.0 if class_weight is None or self.weighting == "loss" else class_weight
-            n_divisor = max(round(float(np.sum(weights * positive))), 1)
-        descent = Descent(
-            network if self.prior is None else models.with_prior(network, log_prior),
-            torch.zeros(n_features),
-            schedule,
-            loss=loss,
-            class_weight=class_weight,
-            weighting=self.weighting,
-            optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
-            n_records=n_divisor,
-            augment=None,
-            average=self.average,
-            device=self.device,
-            on_step=None,
-            progress=False,
-        )
+            pulls = positive if class_weight is None or self.weighting == "loss" else class_weight * positive
+            n_divisor = max(round(float(np.sum(pulls))), 1)
+        if self.prior is not None:
+            descent.published = models.with_prior(descent.published, log_prior).to(descent.device)
         as_tensors = ledger.view(
             lambda records: (
                 torch.from_numpy(self._as_input(records[0]).astype(np.float32)),
                 torch.from_numpy(records[1]),
             )
         )
-        model = descent.run(as_tensors).cpu().double()
+        weights = None if class_weight is None else torch.from_numpy(class_weight)
+        model = descent.run(as_tensors, weights, n_divisor).cpu().double()
         shifts = np.zeros(len(classes))
         if self.decision == "prior":
             # A weighted model's classes are as frequent as their shares times their weights.
@@ -363,15 +347,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             scored = ledger.view(
                 lambda records: (np.diff(self._logits(model, records[0]))[:, 0] - centre, records[1] == 1)
             )
-            shifts[1] = centre + balanced_cut_off(scored, tuple(positive), budget.cut_off)
-        assumes = (
-            "starting values of the model public",
-            "set of labels public",
-            *(("number that divides the sums public",) if self.n_records is not None else ()),
-            *(("class weights public",) if isinstance(self.class_weight, dict) else ()),
-            *(("feature bounds public",) if self.bounds is not None else ()),
-            *noise_assumptions(ledger.rng),
-        )
+            shifts[1] = centre + balanced_cut_off(scored, tuple(positive), for_cut_off)
         return {
             "classes_": classes,
             "counts_": counts,
@@ -379,15 +355,6 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             "schedule_": schedule,
             "model_": model,
             "shifts_": shifts,
-            # At the budget itself: calibration spends a little less.
-            "guarantee_": schedule.guarantee(
-                self.delta,
-                **self._accounting(),
-                beside=budget.events(),
-                assumes=assumes,
-                ledger=ledger,
-                budget=self.epsilon,
-            ),
         }
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -411,45 +378,30 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         classes = check_classes(self.classes).tolist()
         if self.decision == "cut-off" and len(classes) > 2:
             raise ValueError(f"decision must be 'likely' or 'prior' with more than two classes, got {self.decision!r}")
-        if self.prior and self.loss == "logit-adjusted":
-            raise ValueError("prior must be None with loss 'logit-adjusted', which has it already, got 'offset'")
         if isinstance(self.class_weight, dict) and set(self.class_weight) != set(classes):
             raise ValueError(f"class_weight must be a dict over the labels of classes, got {self.class_weight!r}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device must be 'cpu' where PyTorch finds no GPU, got 'cuda'")
 
-    def _budget(self) -> Budget:
+    def _shares(self) -> tuple[float, float]:
+        """Epsilons of the noisy counts and of the cut-off; 0 for what is not bought."""
         counted = (
             self.n_records is None
-            or isinstance(self.class_weight, str)
-            or (isinstance(self.loss, str) and self.loss in _COUNTED_LOSSES)
+            or self.class_weight == "private"
             or self.prior is not None
             or self.decision != "likely"
         )
-        counts = self.counts_share * self.epsilon if counted else 0.0
-        return Budget(counts, self.cut_off_share * self.epsilon if self.decision == "cut-off" else 0.0)
-
-    def _accounting(self) -> dict[str, Any]:
-        return {"accountant": "pld", "interval": 1e-3 * self.epsilon}
+        cut_off = self.decision == "cut-off"
+        return counted * self.counts_share * self.epsilon, cut_off * self.cut_off_share * self.epsilon
 
     # ------------------------------------------------------------------------------------------- parts of training
 
-    def _new_model(self, n_features, rng) -> nn.Module:
-        """The network before training; what the caller made is tried before anything is paid for."""
-        seed, n_classes = int(rng.integers(2**63)), len(self.classes)
-        loss = CrossEntropy() if isinstance(self.loss, str) else self.loss
+    def _new_model(self, n_features: int, seed: int) -> nn.Module:
         if isinstance(self.model, str):
-            network = _MODELS[self.model](n_features, n_classes, seed)
-        else:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                network = self.model(n_features, n_classes)
-        if isinstance(self.model, str) and isinstance(self.loss, str):
-            return network
-        found = check_trainable(network, loss, torch.zeros(n_features))
-        if found != n_classes:
-            raise ValueError(f"model must give one logit a class, {n_classes}, got {found}")
-        return network
+            return _MODELS[self.model](n_features, len(self.classes), seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.model(n_features, len(self.classes))
 
     # ------------------------------------------------------------------------------------------------- predictions
 
@@ -470,7 +422,8 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         By a copy: layers may keep what they are shown, and the model is published.
         """
         model, rows = throw_away(model), torch.from_numpy(self._as_input(X))
+        if len(rows) == 0:
+            return np.empty((0, len(self.classes)))
         # Mapped with gradients on: without, PyTorch's fused encoder layers run, which cannot be mapped.
-        alone = vmap(lambda row: model(row[None])[0], randomness="different")
-        parts = [alone(rows[start : start + _ROWS]).detach().numpy() for start in range(0, len(rows), _ROWS)]
-        return np.concatenate([np.empty((0, len(self.classes))), *parts])
+        alone = vmap(lambda row: model(row[None])[0], randomness="different", chunk_size=1024)
+        return alone(rows).detach().numpy()

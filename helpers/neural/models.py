@@ -5,26 +5,28 @@ starting values are drawn from a public `seed` without touching PyTorch's global
 (B, side, side, 3) and scale them inside by public constants. Losses, weights and noise are left to `train`.
 """
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from helpers.checks import check_integer, check_real
-from helpers.neural.attention import Dropout, attend
+from helpers.neural.attention import attend
 
 # Channel means and deviations of ImageNet's training part in [0, 1], public and the ones pretrained weights expect.
 IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @contextmanager
-def _drawn_from(seed: int):
+def drawn_from(seed: int):
     """PyTorch's generator as if seeded, and afterwards as it was."""
     seed = check_integer("seed", seed, low=0, high=2**63 - 1)
     with torch.random.fork_rng(devices=[]):
@@ -52,11 +54,11 @@ def linear(n_features: int, n_classes: int) -> nn.Linear:
     [[0.0, 0.0]]
     """
     _check_sizes(n_features=n_features, n_classes=n_classes)
-    return _zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
+    return zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
 
 
-def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, seed: int = 0) -> nn.Sequential:
-    """`depth` hidden layers of `width` rectified units; the last layer starts from zero.
+def mlp(n_features: int, n_classes: int, *, width: int = 64, seed: int = 0) -> nn.Sequential:
+    """Two hidden layers of `width` rectified units; the last layer starts from zero.
 
     Parameters
     ----------
@@ -71,81 +73,34 @@ def mlp(n_features: int, n_classes: int, *, width: int = 64, depth: int = 2, see
     >>> sum(value.numel() for value in mlp(6, 2).parameters())
     4738
     """
-    _check_sizes(n_features=n_features, n_classes=n_classes, width=width, depth=depth)
-    with _drawn_from(seed):
-        layers: list[nn.Module] = []
-        for inputs in [n_features, *[width] * (depth - 1)]:
-            layers += [nn.Linear(inputs, width), nn.ReLU()]
-    return nn.Sequential(*layers, _zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
+    _check_sizes(n_features=n_features, n_classes=n_classes, width=width)
+    with drawn_from(seed):
+        first, second = nn.Linear(n_features, width), nn.Linear(width, width)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), zeroed(nn.utils.skip_init(nn.Linear, width, n_classes)))
 
 
-def _zeroed(layer: nn.Linear) -> nn.Linear:
+def zeroed(layer: nn.Linear) -> nn.Linear:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-class _Scale(nn.Module):
-    """Each number times a vector of its own: (B, d) to (B, d, dim)."""
+class FeatureTokens(nn.Module):
+    """Each feature as a vector, after one vector of the record as a whole: (B, d) to (B, 1 + d, dim).
+
+    A number x_j becomes x_j w_j + b_j.
+    """
 
     def __init__(self, n_features: int, dim: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_features, dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[..., None] * self.weight
-
-
-class _Place(nn.Module):
-    """A vector of its own added to every token, and the record's token put before them."""
-
-    def __init__(self, n_tokens: int, dim: int) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.empty(n_tokens, dim))
+        self.bias = nn.Parameter(torch.empty(n_features, dim))
         self.summary = nn.Parameter(torch.empty(dim))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return torch.cat([self.summary.expand(len(tokens), 1, -1), tokens + self.bias], 1)
-
-
-class FeatureTokens(nn.Module):
-    """Each feature as a vector, after one vector of the record as a whole: (B, d) to (B, 1 + d, dim).
-
-    A number x_j becomes x_j w_j + b_j, a category its row of a table plus b_j.
-
-    Parameters
-    ----------
-    n_features : int
-        Columns of numbers, which come first.
-    levels : sequence of int
-        Numbers of categories of the other columns, which hold codes 0, 1, ...; codes outside are taken for the nearest
-        inside, so that no error depends on a record.
-    dim : int
-        Length of a vector.
-    """
-
-    last: Tensor
-    first: Tensor
-
-    def __init__(self, n_features: int, levels: Sequence[int], dim: int) -> None:
-        super().__init__()
-        self.n_features = n_features
-        self.numbers = _Scale(n_features, dim) if n_features else None
-        self.categories = nn.Embedding(sum(levels), dim) if levels else None
-        self.place = _Place(n_features + len(levels), dim)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
-        self.register_buffer("last", torch.tensor(levels, dtype=torch.long) - 1, persistent=False)
-        self.register_buffer("first", torch.tensor([0, *levels[:-1]], dtype=torch.long).cumsum(0), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = []
-        if self.numbers is not None:
-            parts.append(self.numbers(x[:, : self.n_features]))
-        if self.categories is not None:
-            codes = torch.minimum(x[:, self.n_features :].long().clamp(min=0), self.last)
-            parts.append(self.categories(codes + self.first))
-        return self.place(torch.cat(parts, 1))
+        return torch.cat([self.summary.expand(len(x), 1, -1), x[..., None] * self.weight + self.bias], 1)
 
 
 class SelfAttention(nn.Module):
@@ -153,16 +108,14 @@ class SelfAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float, queries: int | None = None) -> None:
         super().__init__()
-        self.heads, self.queries = heads, queries
+        self.heads, self.queries, self.dropout = heads, queries, dropout
         self.projections, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.dropout = Dropout(dropout)
         nn.init.zeros_(self.projections.bias)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        queries = x.shape[1] if self.queries is None else self.queries
-        dropout = self.dropout.p if self.dropout.training else 0.0
-        return self.out(attend(self.projections(x), self.heads, queries, dropout))
+        dropout = self.dropout if self.training else 0.0
+        return self.out(attend(self.projections(x), self.heads, self.queries, dropout))
 
 
 class ReGLU(nn.Module):
@@ -182,7 +135,7 @@ class _TransformerBlock(nn.Module):
         self.before = nn.Identity() if first else nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, heads, dropout, queries)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), Dropout(dropout), nn.Linear(hidden, dim)
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * hidden), ReGLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -198,11 +151,8 @@ class FTTransformer(nn.Module):
 
     Parameters
     ----------
-    n_features : int
-        Columns of numbers, the first of a record (B, n_features + len(levels)).
-    n_classes : int
-    levels : sequence of int
-        Numbers of categories of the columns after them; see `FeatureTokens`.
+    n_features, n_classes : int
+        Columns of numbers of a record, and classes.
     dim, depth, heads : int
         Length of a token, number of blocks, attention heads (a divisor of `dim`).
     dropout : float
@@ -226,22 +176,19 @@ class FTTransformer(nn.Module):
         n_features: int,
         n_classes: int,
         *,
-        levels: Sequence[int] = (),
         dim: int = 32,
         depth: int = 6,
         heads: int = 8,
         dropout: float = 0.1,
         seed: int = 0,
     ) -> None:
-        check_integer("n_features", n_features, low=0 if len(levels) else 1)
-        _check_sizes(n_classes=n_classes, dim=dim, depth=depth, heads=heads)
-        levels = [check_integer("levels", count, low=1) for count in levels]
+        _check_sizes(n_features=n_features, n_classes=n_classes, dim=dim, depth=depth, heads=heads)
         dropout = check_real("dropout", dropout, low=0, high=1, inclusive="low")
         if dim % heads:
             raise ValueError(f"heads must divide dim, got heads={heads!r}, dim={dim!r}")
         super().__init__()
-        with _drawn_from(seed):
-            self.tokens = FeatureTokens(n_features, levels, dim)
+        with drawn_from(seed):
+            self.tokens = FeatureTokens(n_features, dim)
             self.blocks = nn.Sequential(
                 *(
                     _TransformerBlock(dim, heads, dropout, first=i == 0, queries=1 if i == depth - 1 else None)
@@ -313,91 +260,6 @@ class Pixels(nn.Module):
         return ((x - self.mean) / self.sd).movedim(-1, 1)
 
 
-class StandardizedConv2d(nn.Conv2d):
-    """Convolution whose weights have mean 0 and variance 1/fan-in for each output channel, without a bias.
-
-    Source: Qiao, Wang, Liu, Shen and Yuille 2019, weight standardisation.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.flatten(1)
-        weight = weight - weight.mean(1, keepdim=True)
-        # Summed squares rather than var, and eps inside: differentiable where all weights of a channel are equal.
-        weight = weight * torch.rsqrt((weight**2).sum(1, keepdim=True) + 1e-6)
-        return self._conv_forward(x, weight.view_as(self.weight), self.bias)
-
-
-def _groups(channels: int) -> int:
-    """Groups of at least four channels, at most eight groups."""
-    return next(groups for groups in (8, 4, 2, 1) if channels % groups == 0 and channels // groups >= min(4, channels))
-
-
-class _PreActivation(nn.Module):
-    """GroupNorm, rectify, convolve, twice; added to the input, which a stride brings to the same shape."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.shortcut: nn.Module = nn.Identity()
-        if stride > 1 or inputs != outputs:
-            self.shortcut = StandardizedConv2d(inputs, outputs, 1, stride, bias=False)
-        self.residual = nn.Sequential(
-            nn.GroupNorm(_groups(inputs), inputs),
-            nn.ReLU(),
-            StandardizedConv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.GroupNorm(_groups(outputs), outputs),
-            nn.ReLU(),
-            StandardizedConv2d(outputs, outputs, 3, 1, 1, bias=False),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.shortcut(x) + self.residual(x)
-
-
-class ResidualCNN(nn.Module):
-    """A compact residual network with GroupNorm and standardised weights for small colour images.
-
-    One stage for each number of `blocks`; the first block of a stage halves the side and doubles the channels, but the
-    first stage keeps the channels. The last layer starts from zero.
-
-    Parameters
-    ----------
-    n_classes : int
-    width : int
-        Channels of the first stage.
-    blocks : sequence of int
-        Residual blocks of each stage: (1, 1, 1) for 28 or 64 pixels.
-    seed : int
-        Of the starting values, which are public.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
-    >>> ResidualCNN(7)(torch.zeros((2, 28, 28, 3), dtype=torch.uint8)).shape
-    torch.Size([2, 7])
-    """
-
-    def __init__(self, n_classes: int, *, width: int = 16, blocks: Sequence[int] = (1, 1, 1), seed: int = 0) -> None:
-        _check_sizes(n_classes=n_classes, width=width)
-        if len(blocks) == 0:
-            raise ValueError(f"blocks must hold a number for each stage, got {blocks!r}")
-        super().__init__()
-        with _drawn_from(seed):
-            layers: list[nn.Module] = [Pixels(), StandardizedConv2d(3, width, 3, 1, 1, bias=False)]
-            channels = width
-            for stage, count in enumerate(blocks):
-                outputs = width * 2**stage
-                for block in range(check_integer("blocks", count, low=1)):
-                    layers.append(_PreActivation(channels, outputs, 2 if block == 0 else 1))
-                    channels = outputs
-        self.body = nn.Sequential(*layers, nn.GroupNorm(_groups(channels), channels), nn.ReLU())
-        self.head = _zeroed(nn.utils.skip_init(nn.Linear, channels, n_classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(x).mean((2, 3)))
-
-
 class _BasicBlock(nn.Module):
     """Two 3 x 3 convolutions, each normalised, added to the input; named as in torchvision."""
 
@@ -440,14 +302,14 @@ class ResNet18(nn.Module):
     def __init__(self, n_classes: int, *, seed: int = 0) -> None:
         _check_sizes(n_classes=n_classes)
         super().__init__()
-        with _drawn_from(seed):
+        with drawn_from(seed):
             self.pixels = Pixels()
             self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), _group_norm(64)
             self.layer1, self.layer2, self.layer3, self.layer4 = (
                 nn.Sequential(_BasicBlock(inputs, outputs, stride), _BasicBlock(outputs, outputs, 1))
                 for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
             )
-        self.fc = _zeroed(nn.utils.skip_init(nn.Linear, 512, n_classes))
+        self.fc = zeroed(nn.utils.skip_init(nn.Linear, 512, n_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(self.features(x))
@@ -470,15 +332,15 @@ def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Te
     ----------
     model : ResNet18
         Changed in place.
-    source : path, "torchvision" or mapping
-        A state dict in torchvision's names or a file that holds one; "torchvision" asks the installed torchvision for
-        its ImageNet weights, which it downloads unless it has them.
+    source : path or mapping
+        A state dict in torchvision's names, or a file that holds one.
 
     Raises
     ------
     ValueError
-        Not such a file, a tensor is missing or has another shape; or torchvision is not installed. The model is then
-        unchanged.
+        A tensor is missing or has another shape. The model is then unchanged.
+    OSError, pickle.UnpicklingError
+        As `torch.load`: no such file, or not one of plain tensors.
 
     Source: names and statistics as in torchvision's resnet18.
     """
@@ -486,54 +348,25 @@ def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Te
         raise ValueError(f"model must be a ResNet18, got {type(model).__name__}")
     if not isinstance(model.bn1, nn.GroupNorm):
         raise ValueError("model must be new, got one that holds pretrained weights")
-    state = source if isinstance(source, Mapping) else _read_state(source)
-    folded = {name: _folded(state, *name, layer) for name, layer in _normalised(model).items()}
-    for (conv, norm), (weight, bias) in folded.items():
-        layer = model.get_submodule(conv)
-        layer.weight = nn.Parameter(weight)
-        layer.bias = nn.Parameter(bias)
-        model.set_submodule(norm, nn.Identity())
-    return model
-
-
-def _read_state(source: str | os.PathLike) -> Mapping[str, Any]:
-    if source == "torchvision":
-        try:
-            from torchvision.models import ResNet18_Weights, resnet18
-        except ImportError as error:
-            raise ValueError(f"source must be a file where torchvision is not installed, got {source!r}") from error
-        return resnet18(weights=ResNet18_Weights.IMAGENET1K_V1).state_dict()
-    try:
-        state = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load has no error of its own for files that are something else
-        raise ValueError(f"source must be a file with a state dict, got {os.fspath(source)!r}: {error}") from error
+    state = source if isinstance(source, Mapping) else torch.load(source, map_location="cpu", weights_only=True)
     if not isinstance(state, Mapping):
         raise ValueError(f"source must hold a state dict, got {type(state).__name__}")
-    return state
-
-
-def _normalised(model: ResNet18) -> dict[tuple[str, str], nn.Conv2d]:
-    """Names of convolutions and of the normalisations after them, as they stand in the file."""
-    found = {}
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.Conv2d):
-            parent, _, last = name.rpartition(".")
-            norm = "1" if last == "0" else last.replace("conv", "bn")
-            found[name, f"{parent}.{norm}".lstrip(".")] = layer
-    return found
-
-
-def _folded(state: Mapping[str, Tensor], conv: str, norm: str, layer: nn.Conv2d) -> tuple[Tensor, Tensor]:
-    def get(name: str, shape: torch.Size) -> Tensor:
-        value = state.get(name)
-        if not isinstance(value, Tensor) or value.shape != shape:
-            found = tuple(value.shape) if isinstance(value, Tensor) else "nothing"
-            raise ValueError(f"source must hold {name!r} of shape {tuple(shape)}, got {found}")
-        return value.detach().to(layer.weight.device, torch.float64)
-
-    weight, channels = get(f"{conv}.weight", layer.weight.shape), layer.weight.shape[:1]
-    scale, shift, mean, variance = (
-        get(f"{norm}.{name}", channels) for name in ("weight", "bias", "running_mean", "running_var")
-    )
-    scale = scale / torch.sqrt(variance + 1e-5)  # torchvision's eps
-    return (weight * scale[:, None, None, None]).to(layer.weight), (shift - mean * scale).to(layer.weight)
+    layers = dict(model.named_modules())
+    convolutions = [name for name, layer in layers.items() if isinstance(layer, nn.Conv2d)]
+    norms = [name for name, layer in layers.items() if isinstance(layer, nn.GroupNorm)]  # one behind each of them
+    pretrained = copy.deepcopy(model)
+    for name in norms:
+        pretrained.set_submodule(name, nn.BatchNorm2d(layers[name].num_channels))
+    pretrained.double().eval()
+    try:
+        pretrained.load_state_dict({**state, **model.fc.state_dict(prefix="fc.")})
+    except RuntimeError as error:
+        raise ValueError(f"source must hold the weights of torchvision's ResNet-18: {error}") from error
+    for conv, norm in zip(convolutions, norms, strict=True):
+        fused = fuse_conv_bn_eval(
+            cast(nn.Conv2d, pretrained.get_submodule(conv)), cast(nn.BatchNorm2d, pretrained.get_submodule(norm))
+        )
+        # The bias is new, and PyTorch freezes it.
+        model.set_submodule(conv, fused.to(model.fc.weight).requires_grad_())
+        model.set_submodule(norm, nn.Identity())
+    return model

@@ -6,13 +6,11 @@ say). Training is left to `helpers.neural.training`.
 """
 
 import functools
-import itertools
 import logging
 import math
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,12 +25,10 @@ from helpers.privacy import (
     Guarantee,
     Ledger,
     event_epsilon,
-    event_supported,
     furthest,
     gaussian_mu,
 )
 
-ACCOUNTANTS = ("smaller", "pld", "rdp")
 _SOURCES = {
     "pld": "Poisson-sampled Gaussian steps, privacy loss distributions (Doroshenko et al. 2022; dp-accounting)",
     "rdp": "Poisson-sampled Gaussian steps, Renyi accounting (Mironov, Talwar and Zhang 2019; dp-accounting)",
@@ -42,6 +38,8 @@ _LEVELS = 64  # different steps that accountants are asked to read one by one
 _SMALLEST_NOISE = 0.05  # calibration goes no lower: privacy losses there are in the hundreds
 _LARGEST_NOISE = 1e6
 _MARGIN = 4e-5  # relative, around the root that calibration finds
+# dp-accounting warns of every Renyi order that it leaves out, although fewer orders never lower the bound.
+logging.getLogger("absl").addFilter(lambda record: "Excluding this order" not in record.getMessage())
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,109 +172,27 @@ class Schedule:
         beta = check_real("beta", beta, low=0, high=1, inclusive="high")
         gamma = check_real("gamma", gamma, low=0, high=1, inclusive="high")
         decay = check_real("clip_decay", clip_decay, low=1)
-        sigma = _positive("sigma_final", sigma_final)
+        sigma = check_real("sigma_final", sigma_final, low=0, inclusive="neither")
         behind = np.arange(n - 1, -1, -1)  # stages still to come
-        lengths = _stage_lengths(total, gamma**behind)
+        shares = gamma**behind
+        ends = np.floor(total * (np.cumsum(shares) / np.sum(shares)) + 0.5).astype(int)
+        ends[-1] = total  # which rounding in the shares could miss
+        lengths = np.diff(ends, prepend=0).tolist()
         if min(lengths) == 0:
             raise ValueError(
                 f"gamma must be so large that no stage is empty, got gamma={gamma!r} with lengths {lengths}"
             )
         return cls.step(lengths, sigma * beta**behind, decay**behind, sample_rate=sample_rate)
 
-    @classmethod
-    def auto_l(
-        cls,
-        total_steps: int,
-        decay: float,
-        steps_per_epoch: int,
-        *,
-        sample_rate: float,
-        noise_multiplier: float = 1.0,
-        clip_norm: float = 1.0,
-    ) -> "Schedule":
-        """Noise that falls by the factor `decay` in (0, 1] after every epoch; the last epoch may be shorter.
-
-        This is what Auto-DPSGD calls linear decay, although it is geometric. Its clipping norms, estimated from the
-        gradients, are not private and have no place here: `clip_norm` is public and constant. The code published with
-        SAD-DPSGD runs 0.99 an epoch under this name and backwards: its noise grows (`reversed` gives that).
-
-        Parameters
-        ----------
-        noise_multiplier : float
-            Of the first epoch.
-
-        Raises
-        ------
-        ValueError
-            A parameter is out of range.
-
-        Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, linear decay, with public parameters.
-
-        >>> Schedule.auto_l(3, 0.5, 1, sample_rate=0.1).noise_multipliers.tolist()
-        [1.0, 0.5, 0.25]
-        """
-        total = check_integer("total_steps", total_steps, low=1)
-        length = check_integer("steps_per_epoch", steps_per_epoch, low=1)
-        decay = check_real("decay", decay, low=0, high=1, inclusive="high")
-        epochs = np.arange(total) // length
-        return cls._falling(decay**epochs, sample_rate, noise_multiplier, clip_norm)
-
-    @classmethod
-    def auto_s(
-        cls,
-        total_steps: int,
-        decay: float,
-        n_stages: int,
-        *,
-        sample_rate: float,
-        noise_multiplier: float = 1.0,
-        clip_norm: float = 1.0,
-    ) -> "Schedule":
-        """Noise that falls by the factor `decay` in (0, 1] from stage to stage; stages of equal length, up to rounding.
-
-        Clipping as in `auto_l`; lengths are rounded as in `sad`. How many stages is a free choice: the code published
-        with SAD-DPSGD takes three with factor 0.8, and runs them backwards too.
-
-        Parameters
-        ----------
-        noise_multiplier : float
-            Of the first stage.
-
-        Raises
-        ------
-        ValueError
-            A parameter is out of range.
-
-        Source: Chilukoti, Hossen, Shan, Tida and Hei 2023, step decay, with public parameters.
-
-        >>> Schedule.auto_s(4, 0.5, 2, sample_rate=0.1).noise_multipliers.tolist()
-        [1.0, 1.0, 0.5, 0.5]
-        """
-        total = check_integer("total_steps", total_steps, low=1)
-        n = check_integer("n_stages", n_stages, low=1, high=total)
-        decay = check_real("decay", decay, low=0, high=1, inclusive="high")
-        stages = np.repeat(np.arange(n), _stage_lengths(total, np.ones(n)))
-        return cls._falling(decay**stages, sample_rate, noise_multiplier, clip_norm)
-
-    @classmethod
-    def _falling(cls, factors: NDArray, sample_rate: float, noise_multiplier: float, clip_norm: float) -> "Schedule":
-        sigma, clip = _positive("noise_multiplier", noise_multiplier), _positive("clip_norm", clip_norm)
-        rate = check_real("sample_rate", sample_rate, low=0, high=1, inclusive="high")
-        return cls(sigma * factors, np.full(len(factors), clip), np.full(len(factors), rate))
-
     # ----------------------------------------------------------------------------------------------- as a value
 
     def __len__(self) -> int:
         return len(self.noise_multipliers)
 
-    def __eq__(self, other) -> bool:
-        if not isinstance(other, Schedule):
-            return NotImplemented
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _NAMES)
-
     def scaled(self, factor: float) -> "Schedule":
         """The same schedule with every noise multiplier times `factor` > 0."""
-        return replace(self, noise_multipliers=_positive("factor", factor) * self.noise_multipliers)
+        factor = check_real("factor", factor, low=0, inclusive="neither")
+        return replace(self, noise_multipliers=factor * self.noise_multipliers)
 
     def reversed(self) -> "Schedule":
         """The last step first: the same guarantee, because accounting knows no order."""
@@ -290,18 +206,13 @@ class Schedule:
         >>> Schedule.constant(3, sample_rate=1.0, noise_multiplier=2.0).event()
         SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=3)
         """
-        return _event(self.noise_multipliers, self.sample_rates)
-
-    def _steps(self) -> Counter[DpEvent]:
-        """How often each step is made."""
-        levels = zip(*_levels(self.noise_multipliers, self.sample_rates), strict=True)
-        return Counter({_one_step(*level): int(count) for level, count in levels})
+        return _event(_steps(self.noise_multipliers, self.sample_rates))
 
     def epsilon(
         self,
         delta: float,
         *,
-        accountant: str = "smaller",
+        accountant: str = "pld",
         interval: float | None = None,
         beside: Iterable[DpEvent] = (),
     ) -> float:
@@ -315,10 +226,9 @@ class Schedule:
         ----------
         delta : float
             In [0, 1].
-        accountant : {"smaller", "pld", "rdp"}
-            Both "pld" and "rdp" are upper bounds. "pld" is tighter unless the schedule is so long that the rounding of
-            its steps, up to `interval` each, adds up; "smaller" asks "rdp" too where that could be 5 % of epsilon and
-            it can read what is `beside`.
+        accountant : {"pld", "rdp"}
+            Both are upper bounds. "pld" is tighter unless the schedule is so long that the rounding of its steps, up to
+            `interval` each, adds up. "rdp" cannot read every event that may be `beside`.
         interval : float, optional
             Discretisation of the privacy loss in nats. Left out: 1e-4 for equal steps, else 1e-3.
         beside : iterable of DpEvent
@@ -336,13 +246,20 @@ class Schedule:
         >>> round(schedule.epsilon(1e-5, beside=[GaussianDpEvent(10.0)]), 3)
         2.014
         """
-        return self._bound(delta, accountant, interval, beside)[0]
+        delta = check_real("delta", delta, low=0, high=1)
+        check_choice("accountant", accountant, tuple(_SOURCES))
+        interval = None if interval is None else check_real("interval", interval, low=0, inclusive="neither")
+        beside = tuple(beside)
+        if not all(isinstance(event, DpEvent) for event in beside):
+            raise ValueError(f"beside must hold DpEvents, got {beside!r}")
+        steps = (self.noise_multipliers.tobytes(), self.sample_rates.tobytes())
+        return _epsilon_once(*steps, pickle.dumps(beside), delta, accountant, interval)
 
     def guarantee(
         self,
         delta: float,
         *,
-        accountant: str = "smaller",
+        accountant: str = "pld",
         interval: float | None = None,
         beside: Iterable[DpEvent] = (),
         assumes: Iterable[str] = (),
@@ -370,9 +287,10 @@ class Schedule:
             The ledger's bill is not exactly that, or is above the budget: nothing that was released may be published.
         """
         beside = tuple(beside)
-        if ledger is not None and ledger.bill != Counter(beside) + self._steps():
+        steps = _steps(self.noise_multipliers, self.sample_rates)
+        if ledger is not None and ledger.bill != Counter(beside) + steps:
             raise RuntimeError("the ledger's bill is not that of the schedule and what is beside it: publish nothing")
-        epsilon, used = self._bound(delta, accountant, interval, beside)
+        epsilon = self.epsilon(delta, accountant=accountant, interval=interval, beside=beside)
         if budget is not None:
             if not epsilon <= budget:
                 raise RuntimeError(
@@ -380,9 +298,9 @@ class Schedule:
                 )
             epsilon = float(budget)
         own = ("schedule public", *(("secret sample",) if self.sample_rates.min() < 1 else ()), EXACT_REALS)
-        source = _SOURCES[used] + (f", composed with {len(beside)} releases beside them" if beside else "")
+        source = _SOURCES[accountant] + (f", composed with {len(beside)} releases beside them" if beside else "")
         return Guarantee(
-            epsilon, delta, ADD_REMOVE, _together(beside, self.event()), tuple(dict.fromkeys((*own, *assumes))), source
+            epsilon, delta, ADD_REMOVE, _event(steps, beside), tuple(dict.fromkeys((*own, *assumes))), source
         )
 
     def calibrate(
@@ -390,7 +308,7 @@ class Schedule:
         epsilon: float,
         delta: float,
         *,
-        accountant: str = "smaller",
+        accountant: str = "pld",
         interval: float | None = None,
         beside: Iterable[DpEvent] = (),
     ) -> "Schedule":
@@ -421,7 +339,6 @@ class Schedule:
         """
         epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-        check_choice("accountant", accountant, ACCOUNTANTS)
         beside = tuple(beside)
 
         @functools.cache
@@ -468,92 +385,40 @@ class Schedule:
         widest = math.log(math.sqrt(squares.sum()) / mu)  # no amplification at all
         return math.exp(brentq(distance, widest - 50, widest + 1))
 
-    def _bound(
-        self, delta: float, accountant: str, interval: float | None, beside: Iterable[DpEvent]
-    ) -> tuple[float, str]:
-        """Epsilon, and the accountant that gives it."""
-        delta = check_real("delta", delta, low=0, high=1)
-        check_choice("accountant", accountant, ACCOUNTANTS)
-        interval = None if interval is None else check_real("interval", interval, low=0, inclusive="neither")
-        beside = tuple(beside)
-        if not all(isinstance(event, DpEvent) for event in beside):
-            raise ValueError(f"beside must hold DpEvents, got {beside!r}")
-        steps = (self.noise_multipliers.tobytes(), self.sample_rates.tobytes())
-        return _bound_once(*steps, pickle.dumps(beside), delta, accountant, interval)
-
 
 @functools.lru_cache(maxsize=4096)
-def _bound_once(
+def _epsilon_once(
     noise: bytes, rates: bytes, beside: bytes, delta: float, accountant: str, interval: float | None
-) -> tuple[float, str]:
+) -> float:
     """Kept by the bytes of all that is read; clipping norms have no part in it, as noise is in units of them."""
-    steps, levels = _accounted(np.frombuffer(noise), np.frombuffer(rates))
-    event = _together(pickle.loads(beside), steps)
-    interval = (1e-4 if levels == 1 else 1e-3) if interval is None else interval
-    first = "rdp" if accountant == "rdp" else "pld"
-    with _quiet_orders():
-        epsilon = event_epsilon(event, delta, ADD_REMOVE, method=first, interval=interval)
-        n_steps = len(noise) // np.dtype(float).itemsize
-        both = accountant == "smaller" and event_supported(event, ADD_REMOVE, method="rdp")
-        if both and n_steps * interval > epsilon / 20:
-            renyi = event_epsilon(event, delta, ADD_REMOVE, method="rdp")
-            return min((epsilon, "pld"), (renyi, "rdp"))
-    return epsilon, first
+    sigma, q = np.frombuffer(noise), np.frombuffer(rates)
+    steps = _steps(sigma, q)
+    if len(steps) > _LEVELS:
+        edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
+        below = edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)]
+        # The first edge may be a last digit above the smallest multiplier.
+        steps = _steps(np.minimum(below, sigma), q)
+    if interval is None:
+        interval = 1e-4 if len(steps) == 1 else 1e-3
+    event = _event(steps, pickle.loads(beside))
+    return event_epsilon(event, delta, ADD_REMOVE, method=accountant, interval=interval)
 
 
-def _accounted(sigma: NDArray, rates: NDArray) -> tuple[DpEvent, int]:
-    """The event, with noise rounded down where there are too many levels of it, and the number of levels."""
-    levels = len(_levels(sigma, rates)[0])
-    if levels <= _LEVELS:
-        return _event(sigma, rates), levels
-    edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
-    # The first edge may be a last digit above the smallest multiplier.
-    down = np.minimum(edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)], sigma)
-    return _event(down, rates), len(_levels(down, rates)[0])
+def _steps(sigma: NDArray, rates: NDArray) -> Counter[DpEvent]:
+    """How often each step is made."""
+    pairs, counts = np.unique(np.column_stack([sigma, rates]), axis=0, return_counts=True)
+    steps: Counter[DpEvent] = Counter()
+    for (noise, rate), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        step = GaussianDpEvent(noise)
+        steps[step if rate == 1 else PoissonSampledDpEvent(rate, step)] = count
+    return steps
 
 
-def _together(beside: tuple[DpEvent, ...], steps: DpEvent) -> DpEvent:
-    return ComposedDpEvent((*beside, steps)) if beside else steps
-
-
-@contextmanager
-def _quiet_orders():
-    """Without dp-accounting's warnings that it leaves out some Renyi orders: fewer orders never lower the bound."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def _levels(sigma: NDArray, rates: NDArray) -> tuple[NDArray, NDArray]:
-    return np.unique(np.column_stack([sigma, rates]), axis=0, return_counts=True)
-
-
-def _event(sigma: NDArray, rates: NDArray) -> DpEvent:
-    parts = []
-    for level, count in zip(*_levels(sigma, rates), strict=True):
-        step = _one_step(*level)
-        parts.append(step if count == 1 else SelfComposedDpEvent(step, int(count)))
-    return parts[0] if len(parts) == 1 else ComposedDpEvent(tuple(parts))
-
-
-def _one_step(noise: float, rate: float) -> DpEvent:
-    step = GaussianDpEvent(float(noise))
-    return step if rate == 1 else PoissonSampledDpEvent(float(rate), step)
-
-
-def _stage_lengths(total: int, weights: NDArray) -> list[int]:
-    """Lengths in proportion to `weights`, each end rounded half up; their sum is `total`."""
-    ends = [math.floor(total * share + 0.5) for share in np.cumsum(weights) / np.sum(weights)]
-    ends[-1] = total
-    return [end - start for start, end in itertools.pairwise([0, *ends])]
-
-
-def _positive(name: str, value: float) -> float:
-    return check_real(name, value, low=0, inclusive="neither")
+def _event(steps: Counter[DpEvent], beside: tuple[DpEvent, ...] = ()) -> DpEvent:
+    """All steps, composed with what is `beside` them."""
+    parts = [step if count == 1 else SelfComposedDpEvent(step, count) for step, count in steps.items()]
+    event = parts[0] if len(parts) == 1 else ComposedDpEvent(tuple(parts))
+    return ComposedDpEvent((*beside, event)) if beside else event
 
 
 def _public_array(name: str, values: ArrayLike) -> NDArray[np.float64]:

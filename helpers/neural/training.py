@@ -29,7 +29,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -39,16 +39,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from tqdm import tqdm
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.checks import check_choice, check_integer, check_real
 from helpers.neural.gradients import as_input, clipped_sum
 from helpers.neural.losses import CrossEntropy, RecordLoss
 from helpers.neural.schedule import Schedule
 from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, noise_assumptions, noise_generator
 from helpers.privacy.randomness import check_random_state
 
-_ACCOUNTING = {"accountant", "interval"}
 _RATE_BITS = 53
 _PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)
 _SGD = functools.partial(torch.optim.SGD, lr=0.1)
@@ -65,16 +63,11 @@ class ExecutedStep:
     ----------
     index : int
         Steps before it.
-    noise_multiplier, clip_norm, sample_rate : float
-        As they were used.
     noise_scale : float
         Standard deviation of the noise on each coordinate of the sum.
     """
 
     index: int
-    noise_multiplier: float
-    clip_norm: float
-    sample_rate: float
     noise_scale: float
 
 
@@ -87,14 +80,11 @@ class Trained:
     model : torch.nn.Module
         After the last step, or the mean of the last ones, in evaluation mode. Only its trainable parameters differ from
         those of the model that was given.
-    schedule : Schedule
-        What was run.
     guarantee : Guarantee
         Of the model and of every model on the way.
     """
 
     model: nn.Module
-    schedule: Schedule
     guarantee: Guarantee
 
 
@@ -114,9 +104,9 @@ def train(
     average: float = 0.0,
     random_state: int | None = None,
     device: str | torch.device = "cpu",
-    accounting: Mapping[str, Any] | None = None,
+    accountant: str = "pld",
+    interval: float | None = None,
     on_step: Callable[[ExecutedStep], None] | None = None,
-    progress: bool = True,
 ) -> Trained:
     """Train a copy of `model` by the steps of `schedule`, (epsilon, delta)-DP under add/remove of one record.
 
@@ -164,17 +154,15 @@ def train(
         their noise.
     device : str or torch.device
         "cpu" or "cuda".
-    accounting : dict, optional
-        How the guarantee is computed: `accountant` and `interval`, as `Schedule.calibrate` was given them.
+    accountant, interval
+        How the guarantee is computed, as `Schedule.calibrate` was told.
     on_step : callable, optional
         Called with an `ExecutedStep` after every step.
-    progress : bool
-        Whether to show a progress bar; on terminals only.
 
     Returns
     -------
     Trained
-        Model, schedule and guarantee.
+        Model and guarantee.
 
     Raises
     ------
@@ -194,9 +182,6 @@ def train(
     """
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     check_random_state("random_state", random_state)
-    accounting = {} if accounting is None else dict(accounting)
-    if not set(accounting) <= _ACCOUNTING:
-        raise ValueError(f"accounting must hold some of {sorted(_ACCOUNTING)}, got {sorted(accounting)}")
     X, y = _tensor("X", X), _tensor("y", y)
     if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise ValueError(
@@ -205,19 +190,21 @@ def train(
         )
     n_divisor = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
     descent = Descent(
-        model, torch.zeros(X.shape[1:], dtype=X.dtype), schedule, loss=loss, class_weight=class_weight,
-        weighting=weighting, optimizer=optimizer, n_records=n_divisor, augment=augment, average=average, device=device,
-        on_step=on_step, progress=progress,
+        model, torch.zeros(X.shape[1:], dtype=X.dtype), schedule, loss=loss, weighting=weighting, optimizer=optimizer,
+        augment=augment, average=average, device=device, on_step=on_step,
     )  # fmt: skip
+    weights = None if class_weight is None else _check_weights(class_weight, descent.n_classes)
+    # Refuses what it cannot read before a step is made; the answer is kept.
+    schedule.epsilon(delta, accountant=accountant, interval=interval)
     if X.is_floating_point() and not torch.isfinite(X).all():
         raise ValueError("X must hold finite numbers, found NaN or infinity")
     if ((y < 0) | (y >= descent.n_classes)).any():
         raise ValueError(f"y must hold labels in [0, {descent.n_classes - 1}], found others")
     if delta >= 1 / n_divisor:
         warnings.warn(f"delta={delta!r} is at least 1/n: publishing whole records would satisfy it", stacklevel=2)
-    rng = noise_generator(random_state, *descent.context(), _numpy(X), _numpy(y))
+    rng = noise_generator(random_state, *descent.context(weights, n_divisor), _numpy(X), _numpy(y))
     ledger = Ledger((X, y), ADD_REMOVE, rng)
-    trained = descent.run(ledger)
+    trained = descent.run(ledger, weights, n_divisor)
     assumes = (
         "starting values of the model public",
         "number of records public" if n_records is None else "number that divides the sums public",
@@ -225,7 +212,8 @@ def train(
         *(("class weights public",) if class_weight is not None else ()),
         *noise_assumptions(rng),
     )
-    return Trained(trained, schedule, schedule.guarantee(delta, **accounting, assumes=assumes, ledger=ledger))
+    guarantee = schedule.guarantee(delta, accountant=accountant, interval=interval, assumes=assumes, ledger=ledger)
+    return Trained(trained, guarantee)
 
 
 class Descent:
@@ -233,7 +221,7 @@ class Descent:
 
     Parameters
     ----------
-    model, schedule, loss, class_weight, weighting, optimizer, n_records, augment, average, device, on_step, progress
+    model, schedule, loss, weighting, optimizer, average, device, augment, on_step
         As in `train`.
     record : tensor (...)
         Of the shape and type of a record, and made up: model, loss and `augment` are tried on it.
@@ -251,23 +239,19 @@ class Descent:
         schedule: Schedule,
         *,
         loss: RecordLoss | None,
-        class_weight: ArrayLike | None,
         weighting: str,
         optimizer: OptimizerFactory,
-        n_records: int,
-        augment: Augmentation | None,
         average: float,
         device: str | torch.device,
-        on_step: Callable[[ExecutedStep], None] | None,
-        progress: bool,
+        augment: Augmentation | None = None,
+        on_step: Callable[[ExecutedStep], None] | None = None,
     ):
         if not isinstance(schedule, Schedule):
             raise ValueError(f"schedule must be a Schedule, got {schedule!r}")
-        self.schedule, self.n_records, self.on_step = schedule, n_records, on_step
+        self.schedule, self.on_step = schedule, on_step
         self.weighting = check_choice("weighting", weighting, ("loss", "bound"))
         average = check_real("average", average, low=0, high=1, inclusive="low")
         self.n_averaged = math.ceil(average * len(schedule))
-        self.progress = check_boolean("progress", progress)
         self.device = torch.device(device)
         check_choice("device", self.device.type, ("cpu", "cuda"))
         self.loss = CrossEntropy() if loss is None else copy.deepcopy(loss)
@@ -275,41 +259,37 @@ class Descent:
         _check_model(model)
         self.published = copy.deepcopy(model).to(self.device).train()
         self.n_classes = _n_classes(self.published, self.loss, self.augment, record.to(self.device))
-        self.class_weight = None if class_weight is None else _check_weights(class_weight, self.n_classes)
-        parameters = [value for value in self.published.parameters() if value.requires_grad]
-        self.optimizer = optimizer(parameters)
+        self.optimizer = optimizer([value for value in self.published.parameters() if value.requires_grad])
 
-    def context(self) -> tuple[Any, ...]:
+    def context(self, class_weight: Tensor | None, n_records: int) -> tuple[Any, ...]:
         """What the noise of a seed depends on besides the records. Before the first step."""
         known: dict[int, tuple[int, Any]] = {}
         model, loss, augment = (_described(part, known) for part in (self.published, self.loss, self.augment))
-        weights = None if self.class_weight is None else _numpy(self.class_weight)
+        weights = None if class_weight is None else _numpy(class_weight)
         steps = (self.schedule.noise_multipliers, self.schedule.clip_norms, self.schedule.sample_rates)
-        rules = (loss, weights, self.weighting, repr(self.optimizer), self.n_records, augment, self.n_averaged)
+        rules = (loss, weights, self.weighting, repr(self.optimizer), n_records, augment, self.n_averaged)
         return ("neural.train", model, *steps, *rules, self.device.type)
 
-    def run(self, ledger: Ledger) -> nn.Module:
-        """The trained model, in evaluation mode. Records are (X, y), tensors (n, ...) and (n,)."""
+    def run(self, ledger: Ledger, class_weight: Tensor | None, n_records: int) -> nn.Module:
+        """The trained model, in evaluation mode. Records are (X, y), tensors (n, ...) and (n,).
+
+        Weights and the number that divides the sums, as in `train`, are public or paid for.
+        """
         on_device = ledger.view(lambda records: [part.to(self.device) for part in records])
         seeing = throw_away(self.published)
         parameters = {name: value for name, value in self.published.named_parameters() if value.requires_grad}
         mean = {name: torch.zeros_like(value) for name, value in parameters.items()}
-        heaviest = 1.0
-        if self.weighting == "bound" and self.class_weight is not None:
-            heaviest = float(self.class_weight.max())
+        heaviest = 1.0 if class_weight is None or self.weighting == "loss" else float(class_weight.max())
         schedule = self.schedule
-        for index in tqdm(range(len(schedule)), disable=None if self.progress else True):
-            noise_multiplier, clip_norm, rate = (
-                float(array[index])
-                for array in (schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates)
-            )
+        arrays = (schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates)
+        for index, (noise_multiplier, clip_norm, rate) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
             with torch.no_grad():
                 for mine, theirs in zip(self.published.parameters(), seeing.parameters(), strict=True):
                     theirs.copy_(mine)
-            query = functools.partial(self._sum_of_sample, seeing, rate, clip_norm)
+            query = functools.partial(self._sum_of_sample, seeing, class_weight, rate, clip_norm)
             # With rate 1 nothing is sampled, and nothing is gained by it.
             noisy = on_device.sampled(query, rate if rate < 1 else None, heaviest * clip_norm, noise_multiplier)
-            means = torch.from_numpy(noisy / (rate * self.n_records)).split([v.numel() for v in parameters.values()])
+            means = torch.from_numpy(noisy / (rate * n_records)).split([v.numel() for v in parameters.values()])
             for value, gradient in zip(parameters.values(), means, strict=True):
                 value.grad = gradient.reshape(value.shape).to(value)
             self.optimizer.step()
@@ -317,8 +297,7 @@ class Descent:
                 for name, value in parameters.items():
                     mean[name] += (value.detach() - mean[name]) / n_seen
             if self.on_step:
-                scale = noise_multiplier * clip_norm * heaviest
-                self.on_step(ExecutedStep(index, noise_multiplier, clip_norm, rate, scale))
+                self.on_step(ExecutedStep(index, noise_multiplier * clip_norm * heaviest))
         with torch.no_grad():
             for name, value in parameters.items():
                 value.grad = None
@@ -329,6 +308,7 @@ class Descent:
     def _sum_of_sample(
         self,
         seeing: nn.Module,
+        class_weight: Tensor | None,
         rate: float,
         clip_norm: float,
         records: tuple[Tensor, Tensor],
@@ -340,7 +320,7 @@ class Descent:
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(rng.integers(2**63)))  # dropout and views draw from PyTorch's own generator
             total = clipped_sum(
-                seeing, self.loss, X[chosen], y[chosen].long(), clip_norm, class_weight=self.class_weight,
+                seeing, self.loss, X[chosen], y[chosen].long(), clip_norm, class_weight=class_weight,
                 weighting=self.weighting, augment=self.augment,
             )  # fmt: skip
         return _numpy(torch.cat([value.flatten() for value in total.values()]))
@@ -483,21 +463,6 @@ def _holds_closure(value: Any, known: set[int]) -> bool:
         case _:
             held = getattr(value, "__dict__", {}).values()
     return any(_holds_closure(item, known) for item in held)
-
-
-def check_trainable(model: nn.Module, loss: RecordLoss, record: Tensor) -> int:
-    """Number of classes of a model that `train` accepts with records like this one, which is made up.
-
-    Raises
-    ------
-    ValueError
-        As `train`, about the model.
-
-    >>> check_trainable(nn.Linear(4, 3), CrossEntropy(), torch.zeros(4))
-    3
-    """
-    _check_model(model)
-    return _n_classes(copy.deepcopy(model).train(), loss, None, record)
 
 
 def _n_classes(model: nn.Module, loss: RecordLoss, augment: Augmentation | None, record: Tensor) -> int:

@@ -144,7 +144,7 @@ def _computed(
     check_boolean("cache", cache)
     if not cache:
         return _layered(images, layers)
-    code = sources.modules_digest(["helpers.neural.features"])
+    code = sources.modules_digest(["checks.image_features"])
     key = hashlib.sha256(f"{code} {torch.__version__} {images.shape} {name}".encode())
     key.update(np.ascontiguousarray(images).data)
     kept = paths.data_cache() / "features" / f"{key.hexdigest()[:32]}.npy"

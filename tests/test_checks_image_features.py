@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.neural import features
-from helpers.neural.features import PARTS, feature_names, image_features, image_maps
+from checks import image_features as features
+from checks.image_features import PARTS, feature_names, image_features, image_maps
 
 pytest_plugins = ("neural_torch",)
 pytestmark = pytest.mark.usefixtures("one_thread_and_one_seed")
