@@ -217,7 +217,7 @@ def private_second_moments(
     >>> private_second_moments(X, [[-3.0, 3.0]], epsilon=1.0, n_records=2001, rng=rng).value.round(3)
     array([0.334])
     """
-    box, ledger = box_frame(*check_bounds(bounds).T, center), Ledger(X, neighbouring, rng)
+    box, ledger = box_frame(*check_bounds("bounds", bounds).T, center), Ledger(X, neighbouring, rng)
     d = len(box.low)
 
     def squares(X):

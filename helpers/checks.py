@@ -156,7 +156,7 @@ class DeclaredParameters:
             check(name, getattr(self, name))
 
 
-def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:
+def check_classes(name: str, classes: Any, n_classes: int | None = None) -> NDArray:
     """The sorted labels of a public set of classes: two or more, or `n_classes`, all different.
 
     Raises
@@ -164,17 +164,17 @@ def check_classes(classes: Any, n_classes: int | None = None) -> NDArray:
     ValueError
         Another number of labels, equal ones, or no vector of labels.
 
-    >>> check_classes(("yes", "no")).tolist()
+    >>> check_classes("classes", ("yes", "no")).tolist()
     ['no', 'yes']
     """
     fits = np.ndim(classes) == 1 and len(np.unique(classes)) == len(classes)
     if not fits or len(classes) < 2 or n_classes not in (None, len(classes)):
         wanted = {None: "two or more", 2: "two"}.get(n_classes, str(n_classes))
-        _refuse("classes", classes, f"{wanted} different labels")
+        _refuse(name, classes, f"{wanted} different labels")
     return np.unique(classes)
 
 
-def check_bounds(bounds: ArrayLike, n_features: int | None = None) -> NDArray[np.float64]:
+def check_bounds(name: str, bounds: ArrayLike, n_features: int | None = None) -> NDArray[np.float64]:
     """Public bounds (d, 2) of features, the lower one first, as floats.
 
     They are of a size at which arithmetic fails for no record inside: an error there would tell something about it.
@@ -184,7 +184,7 @@ def check_bounds(bounds: ArrayLike, n_features: int | None = None) -> NDArray[np
     ValueError
         Another shape, not finite, in the wrong order, beyond 1e150, or different but by less than 1e-150.
 
-    >>> check_bounds([[0, 1], [-2, 2]], 2).tolist()
+    >>> check_bounds("bounds", [[0, 1], [-2, 2]], 2).tolist()
     [[0.0, 1.0], [-2.0, 2.0]]
     """
     try:
@@ -194,10 +194,10 @@ def check_bounds(bounds: ArrayLike, n_features: int | None = None) -> NDArray[np
     fits = bounds.ndim == 2 and bounds.shape[1] == 2 and n_features in (None, len(bounds))
     if not fits or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
         rows = "d" if n_features is None else n_features
-        raise ValueError(f"bounds must be finite, of shape ({rows}, 2), the lower one first")
+        raise ValueError(f"{name} must be finite, of shape ({rows}, 2), the lower one first")
     halves = bounds[:, 1] / 2 - bounds[:, 0] / 2
     if np.abs(bounds).max(initial=0.0) > 1e150 or (halves[halves > 0] < 1e-150).any():
-        raise ValueError("bounds must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
+        raise ValueError(f"{name} must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
     return bounds
 
 

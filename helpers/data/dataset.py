@@ -93,7 +93,7 @@ class Dataset:
         if not np.isin(self.y, range(len(self.class_names))).all():
             raise ValueError(f"y must be codes of {self.class_names}, got codes {np.unique(self.y).tolist()}")
         if self.bounds is not None:
-            check_bounds(self.bounds, self.n_features)
+            check_bounds("bounds", self.bounds, self.n_features)
 
     def __repr__(self) -> str:
         counts = tuple(self.counts.tolist())

@@ -316,4 +316,4 @@ def check_labels(classes: Any) -> tuple[Hashable, ...]:
     kinds = {np.asarray(label).dtype.kind for label in np.asarray(classes, dtype=object).flat}
     if len(kinds) > 1 and not kinds <= set("biuf"):
         raise ValueError(f"classes must be all numbers or all texts, got {classes!r}")
-    return tuple(check_classes(classes).tolist())
+    return tuple(check_classes("classes", classes).tolist())

@@ -111,9 +111,9 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         "regularization": real(low=0, inclusive="neither"),
         "radius": real(low=1 / _LARGEST_RADIUS, high=_LARGEST_RADIUS),
         "fit_intercept": check_boolean,
-        "classes": lambda name, value: check_classes(value),
+        "classes": check_classes,
         "class_weight": class_weight_among(None, "balanced"),
-        "bounds": optional(lambda name, value: check_bounds(value)),
+        "bounds": optional(check_bounds),
         "prior": choice(None, "offset"),
     }
     # Whether the rows lie in a ball together with a constant feature, which then carries the offset. Such rows are
@@ -202,7 +202,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         else:
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
-            check_bounds(self.bounds, X.shape[1])
+            check_bounds("bounds", self.bounds, X.shape[1])
         if multiplicity is not None and not self._rows_in_ball:
             raise ValueError("multiplicity must be None for a descent: write equal records out")
         if multiplicity is not None and not is_dask(X):

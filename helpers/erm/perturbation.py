@@ -374,7 +374,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
             if self.noise == "cube" or self.blocks is not None:
                 raise ValueError("bounds must be given with noise='cube' and with blocks, got None")
         elif self.blocks is not None:
-            check_blocks(self.blocks, len(check_bounds(self.bounds)))
+            check_blocks(self.blocks, len(check_bounds("bounds", self.bounds)))
             if self.noise == "cube" and not (self.fit_intercept and len(self.classes) == 2):
                 raise ValueError("blocks must be None with noise='cube' for more than two classes or no intercept")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -125,7 +126,7 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         "scale": _check_scale,
         "center": optional(lambda name, value: per_feature(name, value, *_VALUES, np.size(value))),
         "penalty": choice(None, "l2"),
-        "classes": lambda name, value: check_classes(value, 2),
+        "classes": partial(check_classes, n_classes=2),
     }
 
     delta: float = 1e-6  # may be given by position

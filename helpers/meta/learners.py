@@ -8,6 +8,7 @@ private record. That its guarantee does not depend on private records either is 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -50,7 +51,7 @@ class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
     _allowed: ClassVar[dict] = {
         "estimator": check_learner,
         "epsilon": real(low=0, inclusive="neither"),
-        "classes": lambda _, classes: check_classes(classes, 2),
+        "classes": partial(check_classes, n_classes=2),
     }
     _predictor = "estimator_"  # the attribute that predicts, once it is there
 

@@ -71,7 +71,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         "estimator": partial(check_learner, needed=("epsilon", "random_state")),
         "param_grid": any_value,
         "mistake_costs": any_value,
-        "classes": lambda _, classes: check_classes(classes),
+        "classes": check_classes,
     }
     _predictor = "best_estimator_"
     _source: ClassVar[str]

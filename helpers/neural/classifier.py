@@ -194,7 +194,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         "cut_off_share": real(low=0, high=1, inclusive="neither"),
         "n_records": optional(integer(low=1, high=10**15)),
         "bounds": any_value,  # with the number of features
-        "classes": lambda name, value: check_classes(value),
+        "classes": check_classes,
         "device": choice("cpu", "cuda"),
     }
 
@@ -270,8 +270,8 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         try:
             if self.bounds is not None:
-                check_bounds(self.bounds, X.shape[1])
-            codes = label_codes(y, check_classes(self.classes))
+                check_bounds("bounds", self.bounds, X.shape[1])
+            codes = label_codes(y, check_classes("classes", self.classes))
             ledger = Ledger((X, codes), ADD_REMOVE, self._noise_generator(X, y))
             learnt = self._learn(X.shape[1], ledger, schedule)
             assumes = (
@@ -294,7 +294,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
 
     def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule) -> dict[str, Any]:
         """What the fitted object holds besides its guarantee, from the ledger's answers."""
-        classes = check_classes(self.classes)
+        classes = check_classes("classes", self.classes)
         for_counts, for_cut_off = self._shares()
         # What the caller made is tried before anything is paid for.
         descent = Descent(
@@ -375,7 +375,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         if self.counts_share + self.cut_off_share >= 1:
             shares = [self.counts_share, self.cut_off_share]
             raise ValueError(f"counts_share and cut_off_share must be together below 1, got {shares}")
-        classes = check_classes(self.classes).tolist()
+        classes = check_classes("classes", self.classes).tolist()
         if self.decision == "cut-off" and len(classes) > 2:
             raise ValueError(f"decision must be 'likely' or 'prior' with more than two classes, got {self.decision!r}")
         if isinstance(self.class_weight, dict) and set(self.class_weight) != set(classes):
