@@ -107,16 +107,13 @@ class Chooser:
         table = self.settings
         coded = [pd.factorize(table[name]) for name in ("method", "relation", "dataset")]
         numbers = [f"{score}{end}" for score in ("auc", "balanced_accuracy") for end in ("", "_low", "_high")]
-        columns = [
-            *(places.tolist() for places, _ in coded),
-            table.epsilon,
-            *(table[name].round(3) for name in numbers),
-        ]
+        places = [codes.tolist() for codes, _ in coded]
+        rounded = [[round(value, 3) for value in table[name]] for name in numbers]
         return {
             "methods": coded[0][1].tolist(),
             "relations": coded[1][1].tolist(),
             "sets": table.drop_duplicates("dataset")[["dataset", *_SIZES]].to_numpy().tolist(),
-            "rows": list(zip(*columns, strict=True)),
+            "rows": list(zip(*places, table.epsilon, *rounded, strict=True)),
         }
 
     def _form(self) -> str:
