@@ -212,7 +212,7 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
     from helpers.book import own_data
     from helpers.study import experiments
 
-    modules = sources.reached(chapter.code)
+    modules = sorted(sources.definitions(chapter.code))
     code = sources.modules_digest(modules)  # before the parts: an edit in between is noticed, not attributed
     identity = [chapter.name, freshness.of_tables(chapter.code), chapter.defaults | values]
     # Trials know a data set by its name, and a table of the reader's own may change: it gets a store of its own.
