@@ -21,6 +21,7 @@ from pathlib import Path
 from helpers import paths, sources
 from helpers.book import chapters, freshness, results
 from helpers.book.chapters import Chapter, ChapterError, RunError
+from helpers.checks import check_choice, check_integer
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -87,12 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
     refresh.add_argument("names", nargs="*", metavar="CHAPTER", help="these chapters, stale or not")
     add("build", _build, "build the HTML with warnings as errors")
-    _add_recipe(add)
-    return parser
-
-
-def _add_recipe(add) -> None:
-    """A table, a public schema, a private classifier, its predictions."""
+    # The recipe: a table, a public schema, a private classifier, its predictions.
     command = add("schema", _schema, "propose a schema for a CSV or Parquet file, or check one; for the holder's eyes")
     command.add_argument("file")
     task = command.add_mutually_exclusive_group()
@@ -112,6 +108,7 @@ def _add_recipe(add) -> None:
     command.add_argument("model")
     command.add_argument("file")
     command.add_argument("--out", required=True, metavar="CSV", help="the predictions, a new file")
+    return parser
 
 
 def _chapters(options) -> int:
@@ -176,12 +173,11 @@ def _record(options) -> int:
 def _values(chapter: Chapter, options) -> dict:
     """Parameter values of a run, checked together: the named set, overridden by single parameters."""
     sets = chapter.parameter_sets
-    if options.named is not None and options.named not in sets:
-        raise ChapterError(
-            f"--set must be one of {', '.join(sets) or '(none)'} of chapter {chapter.name}, got {options.named!r}"
-        )
-    if options.jobs is not None and not 1 <= options.jobs <= MOST_JOBS:
-        raise ChapterError(f"--jobs must be in [1, {MOST_JOBS}], got {options.jobs}")
+    with _bad_input_refused():
+        if options.named is not None:
+            check_choice(f"--set (of chapter {chapter.name})", options.named, sets)
+        if options.jobs is not None:
+            check_integer("--jobs", options.jobs, low=1, high=MOST_JOBS)
     if options.scheduler is not None and options.jobs is None:
         raise ChapterError("--scheduler must come with --jobs, got it alone")
     return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
@@ -189,10 +185,8 @@ def _values(chapter: Chapter, options) -> dict:
 
 def _check_data_folder() -> None:
     """Refuse a `$DPBOOK_DATA` that is no folder, and make it absolute: kernels run elsewhere."""
-    try:
+    with _bad_input_refused():
         paths.data_folders()
-    except ValueError as error:
-        raise ChapterError(str(error)) from None
     if folder := os.environ.get("DPBOOK_DATA"):
         os.environ["DPBOOK_DATA"] = str(Path(folder).expanduser().resolve())
 

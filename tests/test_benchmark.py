@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from checks import benchmark
+from checks.printed_tables import reference_table
 from helpers import data, sources
-from helpers.book import reference_table
 from helpers.study import experiments
 from helpers.synthesis import PAPER
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from helpers.checks import check_integer
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 # Small, so that the text is still readable when the picture shrinks to the width of a phone.
@@ -55,7 +53,7 @@ class SliderFigure:
     Raises
     ------
     ValueError
-        A name with other characters, frames of different curves or lengths, values outside [0, 1], a start outside.
+        A name with other characters, frames of different curves or lengths, values outside [0, 1].
 
     >>> figure = SliderFigure("d", [0, 1], {"1": {"a": [0, 1]}}, x_label="x", frame_label="f", caption="A line.")
     >>> "<svg" in figure._repr_html_()
@@ -84,8 +82,6 @@ class SliderFigure:
             heights = np.array(list(frame.values()))
             if not ((heights >= 0) & (heights <= 1)).all():
                 raise ValueError(f"values must be in [0, 1], not so in frame {key!r}")
-        check_integer("start", self.start, low=0, high=len(self.frames) - 1)
-        check_integer("cursor", self.cursor, low=0, high=x.size - 1)
 
     def __repr__(self) -> str:
         return f"{self.caption} ({', '.join(self._curves())}; {self.frame_label}: {', '.join(self.frames)})"
