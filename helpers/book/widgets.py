@@ -93,14 +93,13 @@ class SliderFigure:
             "frames": [[np.round(values, 4).tolist() for values in frame.values()] for frame in self.frames.values()],
             "box": [_LEFT, _RIGHT, _TOP, _BOTTOM],
         }
-        code = Path(__file__).with_name("widgets.js")
         return (
             f'<figure class="slider-figure" id="{self.name}" style="max-width:38rem;margin:1rem 0">'
             f'<figcaption style="font-size:.9em">{html.escape(self.caption)}</figcaption>'
             f'{self._picture()}{self._legend()}<div data-role="controls" hidden>'
             f"{_slider('frame', self.frame_label, len(self.frames) - 1, self.start)}"
             f"{_slider('cursor', self.x_label, len(self.x) - 1, self.cursor)}</div>"
-            f"{scripts(data, code, id=self.name)}</figure>"
+            f"{scripts(data, Path(__file__).with_name('widgets.js'), id=self.name)}</figure>"
         )
 
     def _curves(self) -> list[str]:
