@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _check_data_folder()
-        return options.command(options)
+        return options.command(options) or 0
     except ChapterError as error:
         return _told(error, USAGE_ERROR)
     except (RunError, OSError) as error:
@@ -73,16 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("chapter")
         command.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="pairs")
         command.add_argument("--set", metavar="NAME", dest="named", help="a named set of params/CHAPTER.yaml")
-        command.add_argument(
-            "--jobs", type=int, metavar="N", help="trials in N processes; what is finished survives an interruption"
-        )
+        command.add_argument("--jobs", type=int, metavar="N", help="trials in N processes; finished ones are kept")
         command.add_argument("--scheduler", metavar="ADDRESS", help="N at a time on this Dask cluster (needs --jobs)")
         if name == "run":
             command.add_argument("--html", action="store_true", help="also render the run as a page of the book")
         else:
-            command.add_argument(
-                "--replace", action="store_true", help="also replace tables recorded with other parameters"
-            )
+            command.add_argument("--replace", action="store_true", help="replace tables that have other parameters")
     add("data", _data, "list the data sets and where each is found")
     add("status", _status, "say which chapters are stale, and why, and which results are recorded")
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
@@ -111,13 +107,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chapters(options) -> int:
+def _chapters(options) -> None:
     for chapter in chapters.chapters():
         print(f"{chapter.name:24} {chapter.title}")
-    return 0
 
 
-def _params(options) -> int:
+def _params(options) -> None:
     chapter = chapters.chapter(options.chapter)
     for item in chapter.parameters.values():
         print(f"{item.name}: {item.type} = {item.default!r}\n    {item.allowed or 'any'}: {item.meaning}")
@@ -125,7 +120,6 @@ def _params(options) -> int:
         print(f"requires: {constraint}")
     for name, values in chapter.parameter_sets.items():
         print(f"--set {name}: {values or 'the defaults'}")
-    return 0
 
 
 def _run(options) -> int:
@@ -134,16 +128,16 @@ def _run(options) -> int:
     notebook, _ = _executed(chapter, values, options)
     kept = [file for file in sorted(notebook.parent.glob("*.csv")) if not file.is_symlink()]
     print(notebook, *kept, sep="\n")
-    if not options.html:
-        return 0
-    from helpers.book import pages
+    if options.html:
+        from helpers.book import pages
 
-    page = pages.render(notebook, values)
-    print(page or "the page was not built")
-    return 0 if page else FAILED
+        page = pages.render(notebook, values)
+        print(page or "the page was not built")
+        return 0 if page else FAILED
+    return 0
 
 
-def _record(options) -> int:
+def _record(options) -> None:
     from helpers.book import own_data, record
 
     chapter = chapters.chapter(options.chapter)
@@ -167,7 +161,6 @@ def _record(options) -> int:
     except (ChapterError, OSError) as error:
         raise RunError(f"{error}; results/ is as it was, the tables are in {notebook.parent}") from error
     print(*kept, sep="\n")
-    return 0
 
 
 def _values(chapter: Chapter, options) -> dict:
@@ -220,14 +213,13 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
         raise ChapterError(f"{store} must be a sound store that no other program holds, got: {error}") from None
 
 
-def _data(options) -> int:
+def _data(options) -> None:
     from helpers import data
 
     print(data.available().to_string(index=False))
-    return 0
 
 
-def _status(options) -> int:
+def _status(options) -> None:
     known = chapters.chapters()
     for chapter in known:
         changes, last = chapter.changes(), chapter.record
@@ -243,7 +235,6 @@ def _status(options) -> int:
             print(f"{name:32} {'damaged':9} {error}")
             continue
         print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
-    return 0
 
 
 def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
@@ -259,13 +250,12 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _refresh(options) -> int:
+def _refresh(options) -> None:
     chosen = [chapters.chapter(name) for name in options.names]
     for chapter in chosen or [entry for entry in chapters.chapters() if entry.changes()]:
         print(f"executing {chapter.name} ...", flush=True)
         chapter.execute()
         print(f"{chapter.name}: {chapter.record['seconds']} s")
-    return 0
 
 
 def _build(options) -> int:
@@ -292,7 +282,7 @@ def _schema(options) -> int:
     return 0
 
 
-def _fit(options) -> int:
+def _fit(options) -> None:
     from helpers.data import Schema, tables
     from helpers.meta.published import PublishedClassifier
     from helpers.privacy import ADD_REMOVE, REPLACE_ONE
@@ -315,10 +305,9 @@ def _fit(options) -> int:
     classifier.save(out)
     card.write_text(page, encoding="utf-8")
     print(f"{classifier.guarantee}\n{out}\n{card}")
-    return 0
 
 
-def _predict(options) -> int:
+def _predict(options) -> None:
     from helpers.data import tables
     from helpers.meta.published import PublishedClassifier
 
@@ -327,7 +316,6 @@ def _predict(options) -> int:
         answer = PublishedClassifier.load(options.model).predict(tables.read(options.file))
     answer.to_csv(out, index=False)
     print(out)
-    return 0
 
 
 @contextmanager
