@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from helpers.checks import check_choice
 from helpers.data.catalogue import ham10000_metadata, load
+from helpers.validation import check_choice
 
 _AGES = {"under 45": (0.0, 45.0), "45 to 64": (45.0, 65.0), "65 and over": (65.0, np.inf)}  # from, and below
 # Data set -> attribute -> its levels, public: a level is known whether or not a record has it.

@@ -9,12 +9,12 @@ import math
 from typing import Any, ClassVar
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import Check, check_boolean, check_choice, choice, real
 from helpers.constructors import SharedParameters
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.validation import Check, check_boolean, check_choice, choice, real
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
 _SOURCES = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from helpers import paths
-from helpers.checks import check_choice
+from helpers.validation import check_choice
 
 
 def reference_table(file: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from pathlib import Path
 from helpers import paths, sources
 from helpers.book import chapters, freshness, results
 from helpers.book.chapters import Chapter, ChapterError, RunError
-from helpers.checks import check_choice, check_integer
+from helpers.validation import check_choice, check_integer
 
 FAILED = 1
 USAGE_ERROR = 2

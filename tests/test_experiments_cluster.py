@@ -17,7 +17,7 @@ from helpers import paths, sources
 from helpers.study import experiments
 from helpers.study.experiments import TrialError
 
-MODULES = ["helpers.checks", "helpers.data"]
+MODULES = ["helpers.validation", "helpers.data"]
 CELLS = [{"seed": seed, "size": size} for seed in range(6) for size in (0.1, 0.2)]
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.book import strict_yaml
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")
 _COMMENT = re.compile(r"(?:(?P<scope>in|each in) (?P<set>\{[^{}]+\}|[\[(][^\[\](){}]+[\])]): )?(?P<meaning>.+)")

@@ -22,7 +22,7 @@ import pandas as pd
 
 from helpers import paths
 from helpers.book import strict_yaml
-from helpers.checks import check_choice
+from helpers.validation import check_choice
 
 
 def keep(frame: pd.DataFrame, name: str) -> None:

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
 from helpers.erm.losses import LOGISTIC, Loss, Softmax
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 _SMALLEST = 1e-300  # a penalty that is raised to what the calibration asks for

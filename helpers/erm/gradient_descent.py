@@ -14,10 +14,10 @@ import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 
-from helpers.checks import Check, integer, optional, real
 from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import SCALE_SHARE, Margins, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, furthest, gaussian_mu
+from helpers.validation import Check, integer, optional, real
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
 _LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling

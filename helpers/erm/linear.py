@@ -20,7 +20,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import (
+from helpers.data import into_ball
+from helpers.erm import partitions
+from helpers.erm.calibration import class_weights
+from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
+from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
+from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
+from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
+from helpers.predictions import ScorePredictions
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.validation import (
     Check,
     DeclaredParameters,
     check_boolean,
@@ -33,15 +42,6 @@ from helpers.checks import (
     real,
     validate_records,
 )
-from helpers.data import into_ball
-from helpers.erm import partitions
-from helpers.erm.calibration import class_weights
-from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
-from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
-from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
-from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
-from helpers.predictions import ScorePredictions
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 _LARGEST_RADIUS = 1e100
 _LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more

@@ -39,16 +39,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import (
-    Check,
-    any_value,
-    check_boolean,
-    check_bounds,
-    choice,
-    integer,
-    optional,
-    real,
-)
 from helpers.erm.calibration import (
     Weighting,
     balanced_weights,
@@ -70,6 +60,16 @@ from helpers.privacy import (
     NeighboringRelation,
     PrivateMixin,
     gaussian_multiplier,
+)
+from helpers.validation import (
+    Check,
+    any_value,
+    check_boolean,
+    check_bounds,
+    choice,
+    integer,
+    optional,
+    real,
 )
 
 _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
