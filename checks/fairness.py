@@ -224,7 +224,7 @@ def objective_reach(
 ) -> NDArray[np.float64]:
     """How far Gaussian noise in the objective moves the scores of logistic regression, without a factor sqrt(p).
 
-    Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total regularisation, rows of
+    Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total penalty, rows of
     norm at most R = 1, weights at most 1, and v = scale/(nL).
 
     * Spread. b -> x'w(b) has the gradient -H^{-1}x/n, of norm at most |x|/(nL). So by Gaussian concentration it is
@@ -244,7 +244,7 @@ def objective_reach(
     scale : float
         Standard deviation of each coordinate of b: `noise_scale_` of a fitted classifier.
     n_records, regularization
-        n that divides the loss, and the total regularisation.
+        n that divides the loss, and the total penalty.
 
     Returns
     -------

@@ -129,7 +129,7 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
     version : {"chaudhuri", "icml", "arxiv"}
         Whose constants; see `printed_constants`. Two classes, no Gaussian noise.
     others
-        As in `ObjectivePerturbationClassifier`; whether to raise the regularisation is the printed formula's decision,
+        As in `ObjectivePerturbationClassifier`; whether to raise the penalty is the printed formula's decision,
         and delta is 0.
 
     Attributes

@@ -319,7 +319,7 @@ class ERMClassifier(LinearClassifier):
     Parameters
     ----------
     regularization : float
-        lambda > 0, on the mean loss, at least 1e-16 curvature radius^2; the intercept is regularised.
+        lambda > 0, on the mean loss, at least 1e-16 curvature radius^2; the intercept is penalised.
     radius : float
         Public bound on a row's Euclidean norm, in the units of X (of the mapped X if there are `bounds`).
     fit_intercept : bool
@@ -339,7 +339,7 @@ class ERMClassifier(LinearClassifier):
         Public bounds of the features: X is mapped into the ball by them (`helpers.data.into_ball`).
     intercept_scaling : float
         a in [1e-3, 1e3], the size of the constant feature beside the longest row. The larger it is, the less the
-        intercept is regularised, and the shorter are all rows beside it.
+        intercept is penalised, and the shorter are all rows beside it.
     prior : {"offset"} or None
         "offset": the log-odds of the classes (times their weights) stand inside the loss, and what is penalised is the
         distance from them. A strong penalty then leaves the share of each class, and not a score of 0, which with a
