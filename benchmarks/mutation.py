@@ -221,10 +221,19 @@ def _check_tests(chosen: dict[str, list[str]], jobs: int) -> None:
         print(f"{mutant.module}: its tests take {outcome.seconds:.1f} s", flush=True)
 
 
-@cache
 def _fault(module: str, operator: str, occurrence: int) -> str:
     """Names a fault of a module as it is now."""
-    return hashlib.sha256((ROOT / module).read_bytes() + f"{operator} {occurrence}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{_computed(module)} {operator} {occurrence}".encode()).hexdigest()[:16]
+
+
+@cache
+def _computed(module: str) -> str:
+    """A module as a tree without comments and docstrings: what is said about code in words is no part of a fault."""
+    tree = ast.parse((ROOT / module).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            del node.body[0]
+    return ast.dump(tree)
 
 
 @cache
