@@ -86,13 +86,9 @@ def test_one_record_moves_the_marginals_as_stated_and_no_less(monkeypatch, relat
     domain = Domain([Attribute.real("a", 0, 0, 1, n_bins=5), Attribute.categorical("b", 1, (1, 2, 3))])
     codes = np.array([(a, b, y) for a in range(5) for b in range(3) for y in range(2)])
     moved = []
-    for one, other in pairs(relation, codes):
-        sides = [
-            released(
-                monkeypatch, lambda c=c: noisy_marginals(without_noise(of_codes(c, domain), relation), domain, 0.7)
-            )
-            for c in (one, other)
-        ]
+    for pair in pairs(relation, codes):
+        ledgers = [without_noise(of_codes(side, domain), relation) for side in pair]
+        sides = [released(monkeypatch, lambda one=one: noisy_marginals(one, domain, 0.7)) for one in ledgers]
         moved.append(np.linalg.norm(sides[0] - sides[1]))
     assert 0.999999 * 0.7 < max(moved) <= 0.7 * (1 + 1e-12)
 
@@ -240,9 +236,8 @@ def test_with_noise_alone_the_cells_are_equal():
     """Shrinking leaves nothing of differences that are as small as their noise, and nothing in the padding."""
     codes = np.column_stack([np.tile(np.arange(6), 50), np.zeros(300, int)])
     domain = Domain([Attribute.integer("b", 0, 0, 5)])
-    cells = noisy_marginals(Ledger(of_codes(codes, domain), REPLACE_ONE, np.random.default_rng(3)), domain, 1e-3).cells[
-        0
-    ]
+    held = Ledger(of_codes(codes, domain), REPLACE_ONE, np.random.default_rng(3))
+    cells = noisy_marginals(held, domain, 1e-3).cells[0]
     assert cells.sum() == pytest.approx(1)
     assert abs(cells - 1 / 6).max() < 0.2
 

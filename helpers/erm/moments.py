@@ -279,14 +279,12 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.shapes_: list[Shape] = []
         start = 0
         features = self.features_
-        for attribute, heights, places in zip(
-            features.domain.attributes, features.tables, features.places, strict=True
-        ):
-            stop = start + heights.shape[1]
+        for attribute, curve, places in zip(features.domain.attributes, features.tables, features.places, strict=True):
+            stop = start + curve.shape[1]
             # The coefficients are `vectors` times numbers with the noise's `spreads`.
-            on_values = heights @ vectors[start:stop]
+            on_values = curve @ vectors[start:stop]
             blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
-            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ heights.T, blur))
+            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ curve.T, blur))
             start = stop
 
 
@@ -365,12 +363,13 @@ def _allowed_rows(domain, X):
 
 def _sums(features, labels, block):
     """Sums of a_y phi' and, below them, of phi phi'."""
-    means, second, start = 0.0, 0.0, 0
+    size, width, start = labels.shape[1], RankFeatures.count(features.domain), 0
+    sums = np.zeros((size + width, width))
     for rows in _clipped(features, block.rows.base):
-        stop = start + len(rows)
-        means, second = means + labels[block.codes[start:stop]].T @ rows, second + rows.T @ rows
-        start = stop
-    return np.concatenate([means, second])
+        sums[:size] += labels[block.codes[start : start + len(rows)]].T @ rows
+        sums[size:] += rows.T @ rows
+        start += len(rows)
+    return sums
 
 
 def _clipped(features, X):

@@ -230,7 +230,9 @@ def _table_here(X, y, classes, multiplicity, make) -> Table:
     shape = (len(codes), make(np.empty((0, X.shape[1]))).width)
     sizes = _sizes(codes, multiplicity, len(classes))
     if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        return Table(list(blocks_of([X], codes, weights, make)), shape, sizes)
+        # Where rows are the records themselves, those who ask cut them by what they make of them.
+        blocks = [Block(Rows(X), codes, weights)] if make is Rows else list(blocks_of([X], codes, weights, make))
+        return Table(blocks, shape, sizes)
     return Table(_Stream(_checked_chunks(X), codes, weights, make), shape, sizes, keeps=False)
 
 
