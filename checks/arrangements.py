@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.checks import check_choice
+from helpers.validation import check_choice
 
 _GOLAY = 0b110001110101  # generator polynomial of the cyclic code of length 23
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from helpers.checks import check_integer, label_codes
+from helpers.validation import check_integer, label_codes
 
 
 def bagging_distribution(records: Sequence[Any], n_estimators: int, sample_size: int) -> dict[tuple, Fraction]:

@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
-from helpers.checks import check_bounds
 from helpers.erm import (
     DPCoordinateDescentClassifier,
     DPGradientDescentClassifier,
@@ -27,6 +26,7 @@ from helpers.erm import (
 )
 from helpers.erm.scaling import SCALE_SHARE, box_frame, floored
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, Release, gaussian_multiplier
+from helpers.validation import check_bounds
 
 _SHARE = SCALE_SHARE  # for a private scale
 _SAMPLE = 0.05

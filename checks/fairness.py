@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from helpers.checks import check_choice
 from helpers.data.catalogue import ham10000_metadata, load
+from helpers.validation import check_choice
 
 _AGES = {"under 45": (0.0, 45.0), "45 to 64": (45.0, 65.0), "65 and over": (65.0, np.inf)}  # from, and below
 # Data set -> attribute -> its levels, public: a level is known whether or not a record has it.
@@ -224,7 +224,7 @@ def objective_reach(
 ) -> NDArray[np.float64]:
     """How far Gaussian noise in the objective moves the scores of logistic regression, without a factor sqrt(p).
 
-    Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total regularisation, rows of
+    Let w(b) minimise the risk with the linear term b'w/n, b ~ N(0, scale^2 I), L its total penalty, rows of
     norm at most R = 1, weights at most 1, and v = scale/(nL).
 
     * Spread. b -> x'w(b) has the gradient -H^{-1}x/n, of norm at most |x|/(nL). So by Gaussian concentration it is
@@ -244,7 +244,7 @@ def objective_reach(
     scale : float
         Standard deviation of each coordinate of b: `noise_scale_` of a fitted classifier.
     n_records, regularization
-        n that divides the loss, and the total regularisation.
+        n that divides the loss, and the total penalty.
 
     Returns
     -------

@@ -28,8 +28,8 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from helpers import paths, sources
-from helpers.checks import check_boolean, check_choice
 from helpers.data.files import save_whole
+from helpers.validation import check_boolean, check_choice
 
 PARTS = ("scattering", "colour")
 _ANGLES, _SCATTERING_RINGS = 6, 2

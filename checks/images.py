@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from helpers import paths
-from helpers.checks import check_choice
 from helpers.data import files
 from helpers.data.catalogue import HAM10000_PARTS, ham10000_folder, ham10000_metadata, load
 from helpers.data.dataset import read_only
+from helpers.validation import check_choice
 
 SIDES = (28, 64)
 MALIGNANT = ("akiec", "bcc", "mel")

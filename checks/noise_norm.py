@@ -4,7 +4,7 @@ import math
 
 from scipy.special import gammaincinv
 
-from helpers.checks import check_choice
+from helpers.validation import check_choice
 
 METHODS = ("derived", "printed")
 

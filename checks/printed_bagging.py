@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from helpers.checks import choice
 from helpers.meta.bagging import PrivateBaggingClassifier, largest_budget
 from helpers.privacy import REPLACE_ONE, Guarantee, PrivacyLeakWarning, compose
+from helpers.validation import choice
 
 _FALSE = "no record drawn twice (false)"
 

@@ -9,12 +9,12 @@ import math
 from typing import Any, ClassVar
 
 from checks.exact_loss import proven_epsilon
-from helpers.checks import Check, check_boolean, check_choice, choice, real
 from helpers.constructors import SharedParameters
 from helpers.erm.calibration import Calibration
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.validation import Check, check_boolean, check_choice, choice, real
 
 VERSIONS = ("chaudhuri", "icml", "arxiv")
 _SOURCES = {
@@ -129,7 +129,7 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
     version : {"chaudhuri", "icml", "arxiv"}
         Whose constants; see `printed_constants`. Two classes, no Gaussian noise.
     others
-        As in `ObjectivePerturbationClassifier`; whether to raise the regularisation is the printed formula's decision,
+        As in `ObjectivePerturbationClassifier`; whether to raise the penalty is the printed formula's decision,
         and delta is 0.
 
     Attributes

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from checks.noise_norm import noise_norm_bound
-from helpers.checks import check_choice
 from helpers.erm.losses import LOGISTIC
 from helpers.privacy import furthest
+from helpers.validation import check_choice
 
 MECHANISMS = ("output", "objective")
 

@@ -14,9 +14,9 @@ from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from helpers.checks import check_choice
 from helpers.neural import Schedule
 from helpers.privacy import furthest
+from helpers.validation import check_choice
 
 ORDERS = np.concatenate([np.arange(1.01, 11, 0.01), np.arange(11, 512)])
 """Renyi orders over which the printed conversion is minimised; the paper names none."""

@@ -21,11 +21,11 @@ from sklearn.metrics import matthews_corrcoef
 from torch import Tensor, nn
 
 from checks.image_features import rings
-from helpers.checks import check_integer
 from helpers.neural import Schedule, train
 from helpers.neural.models import Pixels, drawn_from, with_prior, zeroed
 from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, gaussian_multiplier, noise_generator
 from helpers.study import metrics
+from helpers.validation import check_integer
 
 # Public bounds: features are in [-1, 1] and a few hundred of them have a length of about 5.
 _LENGTH, _SQUARES, _SHORTEST = 6.0, 0.5, 0.015

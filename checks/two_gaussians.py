@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 from scipy.special import expit, log_ndtr, ndtr
 
-from helpers.checks import check_choice
 from helpers.erm.midpoint import COUNTS
+from helpers.validation import check_choice
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from helpers import paths, sources
 from helpers.book import chapters, freshness, results
 from helpers.book.chapters import Chapter, ChapterError, RunError
+from helpers.validation import check_choice, check_integer
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _check_data_folder()
-        return options.command(options)
+        return options.command(options) or 0
     except ChapterError as error:
         return _told(error, USAGE_ERROR)
     except (RunError, OSError) as error:
@@ -72,27 +73,18 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("chapter")
         command.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="pairs")
         command.add_argument("--set", metavar="NAME", dest="named", help="a named set of params/CHAPTER.yaml")
-        command.add_argument(
-            "--jobs", type=int, metavar="N", help="trials in N processes; what is finished survives an interruption"
-        )
+        command.add_argument("--jobs", type=int, metavar="N", help="trials in N processes; finished ones are kept")
         command.add_argument("--scheduler", metavar="ADDRESS", help="N at a time on this Dask cluster (needs --jobs)")
         if name == "run":
             command.add_argument("--html", action="store_true", help="also render the run as a page of the book")
         else:
-            command.add_argument(
-                "--replace", action="store_true", help="also replace tables recorded with other parameters"
-            )
+            command.add_argument("--replace", action="store_true", help="replace tables that have other parameters")
     add("data", _data, "list the data sets and where each is found")
     add("status", _status, "say which chapters are stale, and why, and which results are recorded")
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
     refresh.add_argument("names", nargs="*", metavar="CHAPTER", help="these chapters, stale or not")
     add("build", _build, "build the HTML with warnings as errors")
-    _add_recipe(add)
-    return parser
-
-
-def _add_recipe(add) -> None:
-    """A table, a public schema, a private classifier, its predictions."""
+    # The recipe: a table, a public schema, a private classifier, its predictions.
     command = add("schema", _schema, "propose a schema for a CSV or Parquet file, or check one; for the holder's eyes")
     command.add_argument("file")
     task = command.add_mutually_exclusive_group()
@@ -112,15 +104,15 @@ def _add_recipe(add) -> None:
     command.add_argument("model")
     command.add_argument("file")
     command.add_argument("--out", required=True, metavar="CSV", help="the predictions, a new file")
+    return parser
 
 
-def _chapters(options) -> int:
+def _chapters(options) -> None:
     for chapter in chapters.chapters():
         print(f"{chapter.name:24} {chapter.title}")
-    return 0
 
 
-def _params(options) -> int:
+def _params(options) -> None:
     chapter = chapters.chapter(options.chapter)
     for item in chapter.parameters.values():
         print(f"{item.name}: {item.type} = {item.default!r}\n    {item.allowed or 'any'}: {item.meaning}")
@@ -128,7 +120,6 @@ def _params(options) -> int:
         print(f"requires: {constraint}")
     for name, values in chapter.parameter_sets.items():
         print(f"--set {name}: {values or 'the defaults'}")
-    return 0
 
 
 def _run(options) -> int:
@@ -137,16 +128,16 @@ def _run(options) -> int:
     notebook, _ = _executed(chapter, values, options)
     kept = [file for file in sorted(notebook.parent.glob("*.csv")) if not file.is_symlink()]
     print(notebook, *kept, sep="\n")
-    if not options.html:
-        return 0
-    from helpers.book import pages
+    if options.html:
+        from helpers.book import pages
 
-    page = pages.render(notebook, values)
-    print(page or "the page was not built")
-    return 0 if page else FAILED
+        page = pages.render(notebook, values)
+        print(page or "the page was not built")
+        return 0 if page else FAILED
+    return 0
 
 
-def _record(options) -> int:
+def _record(options) -> None:
     from helpers.book import own_data, record
 
     chapter = chapters.chapter(options.chapter)
@@ -170,18 +161,16 @@ def _record(options) -> int:
     except (ChapterError, OSError) as error:
         raise RunError(f"{error}; results/ is as it was, the tables are in {notebook.parent}") from error
     print(*kept, sep="\n")
-    return 0
 
 
 def _values(chapter: Chapter, options) -> dict:
     """Parameter values of a run, checked together: the named set, overridden by single parameters."""
     sets = chapter.parameter_sets
-    if options.named is not None and options.named not in sets:
-        raise ChapterError(
-            f"--set must be one of {', '.join(sets) or '(none)'} of chapter {chapter.name}, got {options.named!r}"
-        )
-    if options.jobs is not None and not 1 <= options.jobs <= MOST_JOBS:
-        raise ChapterError(f"--jobs must be in [1, {MOST_JOBS}], got {options.jobs}")
+    with _bad_input_refused():
+        if options.named is not None:
+            check_choice(f"--set (of chapter {chapter.name})", options.named, sets)
+        if options.jobs is not None:
+            check_integer("--jobs", options.jobs, low=1, high=MOST_JOBS)
     if options.scheduler is not None and options.jobs is None:
         raise ChapterError("--scheduler must come with --jobs, got it alone")
     return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
@@ -189,10 +178,8 @@ def _values(chapter: Chapter, options) -> dict:
 
 def _check_data_folder() -> None:
     """Refuse a `$DPBOOK_DATA` that is no folder, and make it absolute: kernels run elsewhere."""
-    try:
+    with _bad_input_refused():
         paths.data_folders()
-    except ValueError as error:
-        raise ChapterError(str(error)) from None
     if folder := os.environ.get("DPBOOK_DATA"):
         os.environ["DPBOOK_DATA"] = str(Path(folder).expanduser().resolve())
 
@@ -212,7 +199,7 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
     from helpers.book import own_data
     from helpers.study import experiments
 
-    modules = sources.reached(chapter.code)
+    modules = sorted(sources.definitions(chapter.code))
     code = sources.modules_digest(modules)  # before the parts: an edit in between is noticed, not attributed
     identity = [chapter.name, freshness.of_tables(chapter.code), chapter.defaults | values]
     # Trials know a data set by its name, and a table of the reader's own may change: it gets a store of its own.
@@ -226,14 +213,13 @@ def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> fl
         raise ChapterError(f"{store} must be a sound store that no other program holds, got: {error}") from None
 
 
-def _data(options) -> int:
+def _data(options) -> None:
     from helpers import data
 
     print(data.available().to_string(index=False))
-    return 0
 
 
-def _status(options) -> int:
+def _status(options) -> None:
     known = chapters.chapters()
     for chapter in known:
         changes, last = chapter.changes(), chapter.record
@@ -249,7 +235,6 @@ def _status(options) -> int:
             print(f"{name:32} {'damaged':9} {error}")
             continue
         print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
-    return 0
 
 
 def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
@@ -265,13 +250,12 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _refresh(options) -> int:
+def _refresh(options) -> None:
     chosen = [chapters.chapter(name) for name in options.names]
     for chapter in chosen or [entry for entry in chapters.chapters() if entry.changes()]:
         print(f"executing {chapter.name} ...", flush=True)
         chapter.execute()
         print(f"{chapter.name}: {chapter.record['seconds']} s")
-    return 0
 
 
 def _build(options) -> int:
@@ -298,7 +282,7 @@ def _schema(options) -> int:
     return 0
 
 
-def _fit(options) -> int:
+def _fit(options) -> None:
     from helpers.data import Schema, tables
     from helpers.meta.published import PublishedClassifier
     from helpers.privacy import ADD_REMOVE, REPLACE_ONE
@@ -321,10 +305,9 @@ def _fit(options) -> int:
     classifier.save(out)
     card.write_text(page, encoding="utf-8")
     print(f"{classifier.guarantee}\n{out}\n{card}")
-    return 0
 
 
-def _predict(options) -> int:
+def _predict(options) -> None:
     from helpers.data import tables
     from helpers.meta.published import PublishedClassifier
 
@@ -333,7 +316,6 @@ def _predict(options) -> int:
         answer = PublishedClassifier.load(options.model).predict(tables.read(options.file))
     answer.to_csv(out, index=False)
     print(out)
-    return 0
 
 
 @contextmanager

@@ -5,37 +5,29 @@ change, not when a word does. A definition is a function, a class with all its m
 at the top of a module. `parts` follows names and attributes from one definition to the next, and takes too much rather
 than too little:
 
+* a name of a variable is taken to be that of its module, if that has one, also where it is a local one;
 * a class is reached whole, with its bases; so a method that is called on an unknown object is reached with the class
   without which that object could not exist;
-* a module of which more than single attributes are used (passed on, asked by `getattr`) is reached whole, and so is one
-  that reads `globals()` or evaluates text;
-* statements of an imported module that define nothing count, and so do definitions with a decorator of the project;
+* a module of which more than single attributes are used (passed on, asked by `getattr`) is reached whole;
+* statements of an imported module that define nothing count;
 * names in annotations of functions do not count, for they compute nothing, nor does what only type checkers import.
 
-Not followed: `sys.modules`, pickles, modules that are imported by a computed name, and a hook such as
-`__init_subclass__`, which is taken to act on the class alone.
+Not followed, and not in the project, as a test makes sure: imports by a computed or a relative name, `globals`, a
+module's `__getattr__`, and decorators of the project's own at the top of a module. Nor are pickles.
 What is done with the digests is left to the callers.
 """
 
 import ast
 import hashlib
-import io
 import re
-import symtable
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
+from itertools import accumulate
 
 from helpers import paths
 
 PACKAGES = ("helpers", "checks")
-_DIGITS = 16  # hexadecimal: against changes, not against an adversary
-_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
-_OF_ANY_MODULE = {"__doc__", "__file__", "__name__", "__package__", "__path__"}
-_BY_TEXT = {"eval", "exec", "globals", "locals"}  # functions that may read any name of their module
 _STATEMENTS = ""  # stands in the place of a definition's name
 _DATA = "helpers.data"
 _CARDS = f"{_DATA}.sets"  # the room whose YAML files are the cards of the data sets
@@ -44,12 +36,12 @@ parsed = cache(ast.parse)
 
 
 def digest(content: bytes | str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a text or of bytes.
+    """The first 16 hexadecimal digits of the SHA-256 of a text or of bytes: against changes, not an adversary.
 
     >>> digest("")
     'e3b0c44298fc1c14'
     """
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:_DIGITS]
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
 
 
 def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) -> dict[str, str]:
@@ -69,24 +61,22 @@ def parts(texts: Iterable[str], *, cards_named_in: Iterable[str] | None = None) 
     SyntaxError
         Not plain Python.
     """
-    texts, found = list(texts), {}
+    texts = list(texts)
     reached = definitions(texts)
-    for name, reached_in in reached.items():
-        digests = [f"{one} {_definition_digest(*_source(name), one)}" for one in sorted(reached_in)]
-        if (table := paths.ROOT.joinpath(*name.split(".")).with_suffix(".csv")).is_file():  # which the module reads
-            digests.append(f"{table.name} {digest(table.read_bytes())}")
-        if kept := [entry for entry in digests if not entry.endswith(" ")]:
-            found[name] = digest("\n".join(kept))
+    codes = {name: {one: _code(_source(name) or "", one) for one in sorted(there)} for name, there in reached.items()}
+    for name in reached:  # a table beside a module is read by it
+        if (table := paths.ROOT.joinpath(*name.split(".")).with_suffix(".csv")).is_file():
+            codes[name][table.name] = digest(table.read_bytes())
+    found = {name: digest(repr(code)) for name, code in codes.items() if any(code.values())}
     if reached.get(_CARDS, set()) <= {_STATEMENTS}:  # imported, as by every chapter with data, and not asked
         return found
     cards = sorted(paths.ROOT.joinpath(*_CARDS.split(".")).glob("*.yaml"))
     if cards_named_in is not None and "available" not in reached.get(f"{_DATA}.catalogue", ()):
-        words = _words("\n".join([*map(_cell, texts), *cards_named_in]))
-        outside = (name for name in reached if not name.startswith(_DATA))
-        words = words.union(*(_definition_words(*_source(name), one) for name in outside for one in reached[name]))
+        outside = (one for name, code in codes.items() if not name.startswith(_DATA) for one in code.values())
+        # A line break in a text is written as two characters.
+        words = set(re.split(r"\\[nt]|\W+", "\n".join([*map(_cell, texts), *outside, *cards_named_in])))
         cards = [card for card in cards if card.stem in words]
-    found |= {f"{_CARDS}: {card.name}": digest(card.read_bytes()) for card in cards}
-    return found
+    return found | {f"{_CARDS}: {card.name}": digest(card.read_bytes()) for card in cards}
 
 
 def definitions(texts: Iterable[str]) -> dict[str, set[str]]:
@@ -99,35 +89,28 @@ def definitions(texts: Iterable[str]) -> dict[str, set[str]]:
     SyntaxError
         Not plain Python.
     """
-    return _Reach(texts).definitions
+    return _reach(texts)[0]
 
 
 def defined(module: str) -> list[str]:
     """Names that a module of the project defines itself: functions, classes and constants."""
-    content = _module(*_source(module))
-    return [name for name, nodes in content.definitions.items() if nodes and name not in content.imported]
+    content = _module(_source(module) or "")
+    return [name for name, nodes in content.items() if name and not isinstance(nodes[0], _IMPORT)]
 
 
 def digests(source: str) -> dict[str, str]:
     """Digest of everything that the source of a module defines, by name, and of its statements, by the empty name."""
-    names = [_STATEMENTS, *_module(source, "").definitions]
-    return {name: _definition_digest(source, "", name) for name in names}
-
-
-def reached(texts: Iterable[str]) -> list[str]:
-    """Names of the project's modules that running pieces of source can load, sorted."""
-    return sorted(definitions(texts))
+    return {name: digest(_code(source, name)) for name in _module(source)}
 
 
 def imports(library: str, texts: Iterable[str]) -> bool:
     """Whether running pieces of source can load a library such as `torch`."""
-    return library in {name.partition(".")[0] for name in _Reach(texts).loaded}
+    return library in _reach(texts)[1]
 
 
 def modules_digest(names: Iterable[str]) -> str:
-    """One digest of several modules of the project, as their files are now."""
-    sources = [(name, _source(name)) for name in sorted(names)]
-    return digest(" ".join(f"{name}={_tree_digest(source[0]) if source else 'absent'}" for name, source in sources))
+    """One digest of several modules of the project, as their files are now; an absent one is as one without code."""
+    return digest(repr([(name, digests(_source(name) or "")) for name in sorted(names)]))
 
 
 def cells_digest(cells: Sequence[str]) -> str:
@@ -144,235 +127,152 @@ def cells_digest(cells: Sequence[str]) -> str:
 # From one definition to the next
 
 _IMPORT = ast.Import | ast.ImportFrom
-_NEW_SCOPE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_Dotted = tuple[str, ...]  # helpers.erm.losses as ("helpers", "erm", "losses")
 
 
-class _Reach:
-    """What pieces of source reach: `definitions` by module, and the names of all modules that are `loaded`."""
+def _reach(texts: Iterable[str]) -> tuple[dict[str, set[str]], set[str]]:
+    """What pieces of source reach, by module, and the names of all that they load, modules of libraries among them."""
+    pieces = "\n".join(texts)
+    source_of = cache(_source)  # as the files are now; another time they may have been edited
+    found: dict[str, set[str]] = defaultdict(set)
+    loaded: set[str] = set()
+    followed: set[str] = set()
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.definitions: dict[str, set[str]] = defaultdict(set)
-        self.loaded: set[str] = set()
-        self._followed: set[_Dotted] = set()
-        self._source = cache(_source)  # as the files are now; another time they may have been edited
-        self._definitions_ahead: list[tuple[str, str]] = []
-        self._paths_ahead: list[_Dotted] = []
-        self._use(_uses_of(parsed("\n".join(texts)).body, ""), "")
-        while self._definitions_ahead or self._paths_ahead:
-            while self._definitions_ahead:
-                module, name = self._definitions_ahead.pop()
-                if name not in self.definitions[module]:
-                    self.definitions[module].add(name)
-                    self._use(_uses(*self._source(module), name), module)
-            while self._paths_ahead:
-                self._follow(self._paths_ahead.pop())
-
-    def _use(self, uses: "_Uses", module: str) -> None:
-        read_in = _module(*self._source(module)) if module else _Module({}, {}, [])
-        for head, *rest in uses.names:
-            if head in read_in.definitions:
-                self._definitions_ahead.append((module, head))
-            targets = uses.imported.get(head, set()) | read_in.imported.get(head, set())
-            self._paths_ahead += [(*target, *rest) for target in targets]
-            if head in _BY_TEXT:
-                self._whole(module)
-        for name in uses.loaded - self.loaded:
-            self.loaded.add(name)
-            parts = name.split(".")  # importing `helpers.a.b` runs `helpers` and `helpers.a` first
-            modules = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-            self._definitions_ahead += [(loaded, _STATEMENTS) for loaded in modules if self._source(loaded)]
-
-    def _follow(self, path: _Dotted) -> None:
-        """A dotted name that starts at the top: through packages and what they re-export, up to a definition."""
-        if path in self._followed or not self._source(path[0]):
+    def follow(path: str) -> Iterator[tuple[str, str]]:
+        """Definitions that a dotted name goes through, of modules and of what these import, to the last."""
+        if path in followed:
             return
-        self._followed.add(path)
-        for place in range(1, len(path)):
-            module, name = ".".join(path[:place]), path[place]
-            content = _module(*self._source(module))
-            if name in content.definitions:
-                self._definitions_ahead.append((module, name))
-                self._paths_ahead += [(*target, *path[place + 1 :]) for target in content.imported.get(name, ())]
-            if self._source(f"{module}.{name}"):
-                continue
-            if name not in content.definitions and name not in _OF_ANY_MODULE:
-                self._whole(module)
-            return
-        self._whole(".".join(path))
+        followed.add(path)
+        parts = path.split(".")
+        for place in range(1, len(parts)):
+            module, name = ".".join(parts[:place]), parts[place]
+            if nodes := _module(source_of(module) or "").get(name):
+                yield module, name
+                for target in _imported(nodes).get(name, ()):
+                    yield from follow(".".join([target, *parts[place + 1 :]]))
+        if (source := source_of(path)) is not None:  # the module itself is used
+            yield from ((path, name) for name in _module(source))
 
-    def _whole(self, module: str) -> None:
-        """All of a module and what it re-exports; modules that it imports are not taken whole with it."""
-        if module:
-            content = _module(*self._source(module))
-            self._definitions_ahead += [(module, name) for name in (_STATEMENTS, *content.definitions)]
-            imported = (target for targets in content.imported.values() for target in targets)
-            self._paths_ahead += [target for target in imported if not self._source(".".join(target))]
-
-
-class _Module(NamedTuple):
-    """A file, taken apart: statements by the name that they define, what imported names stand for, and the rest."""
-
-    definitions: dict[str, list[ast.stmt]]
-    imported: dict[str, set[_Dotted]]
-    statements: list[ast.stmt]
+    ahead = [("", name) for name in _module(pieces)]
+    while ahead:
+        module, name = ahead.pop()
+        if name not in found[module]:
+            found[module].add(name)
+            source = (source_of(module) or "") if module else pieces
+            read, imported, used = _uses(source, name)
+            ahead += [(module, one) for one in read & _module(source).keys()]
+            ahead += [(one, _STATEMENTS) for one in imported - loaded if source_of(one) is not None]
+            loaded |= imported
+            if name != _STATEMENTS:  # what a name imports is used where the name is, unless it is a module
+                used = used | {one for one in imported if source_of(one) is None}
+            ahead += [pair for path in used for pair in follow(path)]
+    del found[""]
+    return found, loaded
 
 
 @cache
-def _module(source: str, package: str) -> _Module:
-    found = _Module(defaultdict(list), defaultdict(set), [])
+def _module(source: str) -> dict[str, list[ast.stmt]]:
+    """The statements of a module by the names that they define; by the empty name, those that define none."""
+    found: dict[str, list[ast.stmt]] = defaultdict(list, {_STATEMENTS: []})
     for node in parsed(source).body:
-        names = _defined_names(node)
         for_checkers_of_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if _is_text(node) or names == ["__version__"] or for_checkers_of_types:
-            continue
-        for name in names:
-            found.definitions[name].append(node)
-        if not names:
-            found.statements.append(node)
-            for name in {name for part in ast.walk(node) for name in _defined_names(part)}:
-                found.definitions.setdefault(name, [])  # bound under `if` or `with`, and counted with that
-        if not isinstance(node, _NEW_SCOPE):
-            for name, targets in _imported([node], package).items():
-                found.imported[name] |= targets
-    for nodes in [*found.definitions.values()]:
-        decorators = [one for node in nodes for one in getattr(node, "decorator_list", ())]
-        heads = {next(_dotted(one))[0] for one in decorators} & found.definitions.keys()
-        if any(not found.imported[head] or any(_file(target[0]) for target in found.imported[head]) for head in heads):
-            found.statements.extend(nodes)
-    return found
+        if not _is_text(node) and not for_checkers_of_types:
+            for name, part in _definitions(node):
+                found[name].append(part)
+    found.pop("__version__", None)
+    return dict(found)
 
 
-def _defined_names(node: ast.AST) -> list[str]:
-    """Names that a statement binds and does nothing else; none for other statements."""
-    if isinstance(node, _NEW_SCOPE):
-        return [node.name]
-    if isinstance(node, _IMPORT):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+def _definitions(node: ast.stmt) -> list[tuple[str, ast.stmt]]:
+    """Names that a statement defines, each with what defines it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [(node.name, node)]
+    if isinstance(node, ast.Import):
+        return [(alias.asname or alias.name.partition(".")[0], ast.Import([alias])) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [(alias.asname or alias.name, ast.ImportFrom(node.module, [alias], 0)) for alias in node.names]
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         parts = [part for target in targets for part in getattr(target, "elts", [target])]
-        return [part.id for part in parts] if all(isinstance(part, ast.Name) for part in parts) else []
-    return []
-
-
-class _Uses(NamedTuple):
-    """What code reads and loads from outside itself: dotted names, what its own imports stand for, and modules."""
-
-    names: set[_Dotted]
-    imported: dict[str, set[_Dotted]]
-    loaded: set[str]
+        if all(isinstance(part, ast.Name) for part in parts):
+            return [(part.id, node) for part in parts]
+    return [(_STATEMENTS, node)]
 
 
 @cache
-def _uses(source: str, package: str, name: str) -> _Uses:
-    content = _module(source, package)
-    if name != _STATEMENTS:
-        return _uses_of(content.definitions.get(name, []), package)
-    imports = [node for nodes in content.definitions.values() for node in nodes if isinstance(node, _IMPORT)]
-    return _uses_of([*content.statements, *imports], package)
+def _uses(source: str, name: str) -> tuple[set[str], set[str], set[str]]:
+    """What a definition reads, imports and uses: names of variables, and dotted names that begin with an import."""
+    content = _module(source)
+    code = [part for node in content[name] for part in _walk(node)]
+    # All imports at the top of a module run with its statements.
+    running = code if name != _STATEMENTS else [*code, *(node for nodes in content.values() for node in nodes)]
+    targets = {one for each in _imported(running).values() for one in each}
+    # Importing `helpers.a.b` runs `helpers` and `helpers.a` first.
+    imported = {one for path in targets for one in accumulate(path.split("."), "{}.{}".format)}
+    stands_for = _imported_anywhere(source)
+    inside = {part.value for part in code if isinstance(part, ast.Attribute)}
+    used = set()
+    for part in code:
+        if isinstance(part, ast.Name | ast.Attribute) and part not in inside:
+            head, *rest = ast.unparse(part).split(".")
+            used |= {".".join([target, *rest]) for target in stands_for.get(head, ())}
+    return {part.id for part in code if isinstance(part, ast.Name)}, imported, used
 
 
-def _uses_of(nodes: Sequence[ast.stmt], package: str) -> _Uses:
-    imported = _imported(nodes, package)
-    loaded = {".".join(target) for targets in imported.values() for target in targets}
-    imports = [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Import)]
-    loaded |= {alias.name for node in imports for alias in node.names}
-    # Which names are global, Python says itself; one that is so in any scope of the code is taken to be so in all.
-    tables = [symtable.symtable(ast.unparse(ast.Module([*nodes], [])), "", "exec")]
-    free = {*imported, *tables[0].get_identifiers()}
-    for table in tables:
-        tables += table.get_children()
-        free |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
-    names = {name for node in nodes for name in _dotted(node) if name[0] in free}
-    return _Uses(names | ({("*",)} if "*" in imported else set()), imported, loaded)
-
-
-def _dotted(node: ast.AST) -> Iterator[_Dotted]:
-    """Names in code with their attributes; those in annotations of functions compute nothing."""
-    path, inner = [], node
-    while isinstance(inner, ast.Attribute):
-        path.append(inner.attr)
-        inner = inner.value
-    if isinstance(inner, ast.Name):
-        yield (inner.id, *path[::-1])
-        return
-    for name, value in ast.iter_fields(inner):
-        if name != "returns" and not (name == "annotation" and isinstance(inner, ast.arg)):
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """All parts of code but the annotations of functions, which compute nothing."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name != "returns" and not (name == "annotation" and isinstance(node, ast.arg)):
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, ast.AST):
-                    yield from _dotted(part)
+                    yield from _walk(part)
 
 
-def _imported(nodes: Iterable[ast.AST], package: str) -> dict[str, set[_Dotted]]:
-    """What the names stand for that code imports, from the top: `import a.b` binds `a`, `import a.b as c` `a.b`."""
-    found: dict[str, set[_Dotted]] = defaultdict(set)
-    for node in (part for whole in nodes for part in ast.walk(whole) if isinstance(part, _IMPORT)):
-        for alias, name in zip(node.names, _defined_names(node), strict=True):
-            if isinstance(node, ast.Import):
-                found[name].add(tuple(alias.name.split(".")) if alias.asname else (name,))
-                continue
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = (*above, *(node.module.split(".") if node.module else ()))
-            found[name].add(origin if alias.name == "*" else (*origin, alias.name))
+@cache
+def _imported_anywhere(source: str) -> dict[str, set[str]]:
+    return _imported(ast.walk(parsed(source)))
+
+
+def _imported(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
+    """What names stand for that code imports, from the top: `import a.b` binds `a`, `import a.b as c` `a.b`."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        for alias in node.names if isinstance(node, _IMPORT) else ():
+            if isinstance(node, ast.ImportFrom):
+                found[alias.asname or alias.name].add(f"{node.module}.{alias.name}")
+            else:
+                bound = alias.asname or alias.name.partition(".")[0]
+                found[bound] |= {alias.name} if alias.asname else {alias.name, bound}
     return found
 
 
 # Files
 
 
-def _file(name: str) -> Path | None:
-    """The file of a module; None for what is no module of the project, such as a function that is imported."""
-    parts = name.split(".")
-    for folder in (paths.ROOT,) if parts[0] in PACKAGES else (paths.ROOT / "tests",):  # beside them: what tests share
-        target = folder.joinpath(*parts)
-        for file in (target / "__init__.py", target.with_suffix(".py")):
-            if file.is_file():
-                return file
-    return None
-
-
-def _source(name: str) -> tuple[str, ...]:
-    """Source of a module, and the package from which its relative imports count; empty where `_file` has none."""
-    if file := _file(name):
-        return file.read_text(), name if file.name == "__init__.py" else name.rpartition(".")[0]
-    return ()
+def _source(name: str) -> str | None:
+    """Source of a module; None for what is no module of the project, such as a function that is imported."""
+    beside = name.partition(".")[0] not in PACKAGES  # what tests share
+    target = paths.ROOT.joinpath(*(["tests"] if beside else []), *name.split("."))
+    files = (target / "__init__.py", target.with_suffix(".py"))
+    return next((file.read_text() for file in files if file.is_file()), None)
 
 
 # Digests
 
 
 @cache
-def _definition_digest(source: str, package: str, name: str) -> str:
-    """Digest of what defines a name; an empty text where a module has no statements."""
-    content = _module(source, package)
-    nodes = content.definitions.get(name, []) if name != _STATEMENTS else content.statements
-    return digest(_plain(nodes)) if nodes else ""
-
-
-@cache
-def _definition_words(source: str, package: str, name: str) -> frozenset[str]:
-    """Words of what defines a name: of its names and texts, without docstrings."""
-    content = _module(source, package)
-    return frozenset(_words(_plain(content.definitions.get(name, []) if name != _STATEMENTS else content.statements)))
-
-
-def _words(plain: str) -> set[str]:
-    return set(re.split(r"\\[nt]|\W+", plain))  # a line break in a text is written as two characters
-
-
-@cache
-def _tree_digest(source: str) -> str:
-    body = [node for node in parsed(source).body if not _is_text(node)]
-    return digest(_plain([node for node in body if _defined_names(node) != ["__version__"]]))
+def _code(source: str, name: str) -> str:
+    """What defines a name in a module, as text without words; an empty one where a module has no statements."""
+    nodes = _module(source)[name]
+    return _plain(nodes) if nodes else ""
 
 
 @cache
 def _cell(source: str) -> str:
     """A cell as text without words; the value of a last bare text is shown, and a semicolon hides a value."""
-    tree = parsed(source)
-    tokens = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in _SILENT]
-    return _plain(tree.body) + (";" if tokens[-1].string == ";" else "") if tree.body else ""
+    body = parsed(source).body
+    hidden = re.search(r";\s*(#.*)?\Z", source)
+    return _plain(body) + (";" if hidden else "") if body else ""
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from checks import benchmark
+from checks.printed_tables import reference_table
 from helpers import data, sources
-from helpers.book import reference_table
 from helpers.study import experiments
 from helpers.synthesis import PAPER
 
@@ -113,7 +113,7 @@ def test_another_pipeline_costs_its_own_trials_and_no_others(tmp_path):
     store, kept = tmp_path / "experiments.sqlite", ["LogReg", "LogReg, output"]
 
     def after(names, chapter):
-        modules = sources.reached(["import checks.benchmark"])
+        modules = sorted(sources.definitions(["import checks.benchmark"]))
         cells = benchmark.cells(names, datasets=[DATASET], epsilons=[1.0], n_seeds=2)
         trials = benchmark.trials({name: benchmark.PIPELINES[name] for name in names})
         with experiments.session(1, store, chapter, modules, sources.modules_digest(modules)):

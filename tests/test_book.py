@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from checks.printed_tables import paper_vs_ours, reference_table
 from helpers import book
 
 
@@ -33,7 +34,7 @@ def test_table_escapes_its_content():
 
 
 def test_reference_table_keeps_the_printed_text_and_parses_numbers():
-    table = book.reference_table("dpci_table11_datasets")
+    table = reference_table("dpci_table11_datasets")
     row = table[(table.row_label == "mammography") & (table.metric == "size n")].iloc[0]
     assert row["mean"] == "11,183"
     assert row["mean_value"] == 11183
@@ -41,24 +42,24 @@ def test_reference_table_keeps_the_printed_text_and_parses_numbers():
 
 def test_unknown_reference_table():
     with pytest.raises(ValueError, match="file must be one of"):
-        book.reference_table("table99")
+        reference_table("table99")
 
 
 def test_paper_vs_ours_keeps_every_printed_row():
     printed = pd.DataFrame({"row": ["a", "b", "c"], "mean": ["0.50", "0.70", "x"], "mean_value": [0.5, 0.7, np.nan]})
     ours = pd.DataFrame({"row": ["a", "b"], "ours": [0.55, 0.9], "low": [0.5, 0.85], "high": [0.6, 0.95]})
-    merged = book.paper_vs_ours(printed, ours, on=["row"])
+    merged = paper_vs_ours(printed, ours, on=["row"])
     assert list(merged["printed"]) == ["0.50", "0.70", "x"]
     assert merged["difference"].tolist()[:2] == pytest.approx([0.05, 0.2])
     assert merged["inside"].tolist() == [True, False, False]
     assert np.isnan(merged["ours"][2])
-    assert book.paper_vs_ours(printed, ours, on=["row"], rounding=0.2)["inside"].tolist() == [True, True, False]
+    assert paper_vs_ours(printed, ours, on=["row"], rounding=0.2)["inside"].tolist() == [True, True, False]
 
 
 def test_paper_vs_ours_refuses_ambiguous_keys():
     printed = pd.DataFrame({"row": ["a", "a"], "mean": ["1", "2"], "mean_value": [1.0, 2.0]})
     with pytest.raises(pd.errors.MergeError):
-        book.paper_vs_ours(printed, pd.DataFrame({"row": ["a"], "ours": [1.0]}), on=["row"])
+        paper_vs_ours(printed, pd.DataFrame({"row": ["a"], "ours": [1.0]}), on=["row"])
 
 
 def test_provenance_names_parameters_and_versions():

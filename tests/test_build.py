@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from dpbook_pages import summary
 
+from checks import claims
 from helpers import paths
-from helpers.book import chapters, claims, pages
+from helpers.book import chapters, pages
 from helpers.data import sets
 
 SITE = paths.ROOT / "_build" / "html" / "book"

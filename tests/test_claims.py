@@ -11,9 +11,10 @@ import nbformat
 import numpy as np
 import pytest
 
+from checks import claims
+from checks.claims import CORRECTED, FAILS, HOLDS, NOT_CHECKABLE, TIGHTER, UNCHECKED, ClaimContradiction
 from helpers import paths
-from helpers.book import chapters, claims
-from helpers.book.claims import CORRECTED, FAILS, HOLDS, NOT_CHECKABLE, TIGHTER, UNCHECKED, ClaimContradiction
+from helpers.book import chapters
 
 YES, NO = (claims.fact("it", holds, kind=claims.EXACT) for holds in (True, False))
 
@@ -250,7 +251,7 @@ def test_breaking_the_register_breaks_the_chapter(tmp_path, monkeypatch):
             nbformat.v4.new_markdown_cell("# Tiny"),
             nbformat.v4.new_code_cell("n: int = 1  # in [1, 2]: size", metadata={"tags": ["parameters"]}),
             nbformat.v4.new_code_cell(
-                "from dataclasses import replace\nfrom helpers.book import claims\n"
+                "from dataclasses import replace\nfrom checks import claims\n"
                 "rows = claims.register()\n"
                 "name = next(key for key, row in rows.items() if row.verdict == 'holds')\n"
                 "rows[name] = replace(rows[name], verdict='fails as printed')\n"

@@ -558,7 +558,7 @@ def test_a_full_disk_leaves_the_results_as_they_were(tiny, tmp_path, monkeypatch
         (["-p", "n", "[" * 900], "n must be an integer"),
         (["-p", "n", "9", "-p", "kind", "b"], "must fit together"),
         (["--set", "both"], "must fit together"),
-        (["--jobs", "100000"], "--jobs must be in"),
+        (["--jobs", "100000"], "--jobs must be an integer in"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "record"])

@@ -8,8 +8,8 @@ from imblearn.utils.estimator_checks import estimator_checks_generator as sample
 from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
 
-from helpers.checks import DeclaredParameters
 from helpers.privacy import ADD_REMOVE
+from helpers.validation import DeclaredParameters
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::helpers.privacy.PrivacyLeakWarning"),

@@ -381,7 +381,7 @@ def test_the_scale_of_a_fit_has_the_noise_of_its_share(cls):
 def test_bad_second_moments():
     X, usual = np.zeros((4, 2)), {"bounds": CUBE, "epsilon": 1.0, "n_records": 4, "rng": np.random.default_rng(0)}
     for changes, word in (
-        ({"epsilon": 0.0}, "noise"),
+        ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
         ({"bounds": [[1, 0], [0, 1]]}, "bounds"),
         ({"bounds": [[0, np.inf], [0, 1]]}, "bounds"),

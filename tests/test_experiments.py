@@ -27,7 +27,7 @@ from helpers.study import experiments
 from helpers.study.experiments import TrialError, run
 
 PROJECT = paths.ROOT
-MODULES = ["helpers.checks", "helpers.data"]
+MODULES = ["helpers.validation", "helpers.data"]
 CELLS = [{"seed": seed, "size": size} for seed in range(3) for size in (0.1, 0.2)]
 
 
@@ -285,7 +285,7 @@ def module(tmp_path, monkeypatch, source):
 
 GROWN = """
 from functools import cache, partial
-from helpers.checks import check_real
+from helpers.validation import check_real
 from helpers.study.metrics import score
 {more}
 

@@ -74,7 +74,7 @@ def test_all_releases_together_cost_the_budget_and_no_less(parameters, bought, h
     epsilon, ran = model.epsilon, handed_over[0]["schedule"]
     beside = [DiscreteLaplaceDpEvent(0.1 * epsilon, 1)] if bought else []
     beside += [classifier.ApproximateDpEvent(0.2 * epsilon, 0.0)] if "cut-off" in bought else []
-    event = ComposedDpEvent([*beside, ran.event()]) if beside else ran.event()
+    event = ComposedDpEvent((*beside, ran.event())) if beside else ran.event()
     spent = event_epsilon(event, 1e-5, ADD_REMOVE, interval=1e-4 * epsilon)
     assert 0.99 * epsilon < spent <= epsilon * (1 + 1e-9)
     assert model.guarantee_.event == event

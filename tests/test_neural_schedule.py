@@ -128,7 +128,7 @@ BESIDE = (COUNTS, GaussianDpEvent(7.0))
 def test_what_is_beside_is_composed_by_the_same_accountant(accountant):
     steps = Schedule.sad(6, 2, 0.5, 1.0, sample_rate=0.3, sigma_final=4.0)
     way = {"accountant": accountant, "interval": 1e-3}
-    event = ComposedDpEvent([*BESIDE, steps.event()])
+    event = ComposedDpEvent((*BESIDE, steps.event()))
     expected = event_epsilon(event, DELTA, ADD_REMOVE, method=accountant, interval=1e-3)
     assert steps.epsilon(DELTA, beside=iter(BESIDE), **way) == expected
     told = steps.guarantee(DELTA, beside=iter(BESIDE), **way)
@@ -147,7 +147,7 @@ def test_renyi_accounting_has_nothing_for_approximate_privacy():
 def test_calibration_leaves_room_for_what_is_beside():
     steps, way = Schedule.constant(40, sample_rate=0.1), {"accountant": "pld", "interval": 2e-3}
     alone, together = steps.calibrate(1.0, DELTA, **way), steps.calibrate(1.0, DELTA, beside=BESIDE, **way)
-    event = ComposedDpEvent([*BESIDE, together.event()])
+    event = ComposedDpEvent((*BESIDE, together.event()))
     assert 0.999 < event_epsilon(event, DELTA, ADD_REMOVE, interval=2e-3) <= 1.0
     assert together.noise_multipliers[0] > 1.05 * alone.noise_multipliers[0]
     with pytest.raises(ValueError, match="epsilon must be within reach"):

@@ -7,8 +7,9 @@ import pytest
 from dpbook_overview import findings
 from dpbook_pages import guide, summary
 
+from checks import claims
 from helpers import cli, paths
-from helpers.book import chapters, claims
+from helpers.book import chapters
 from helpers.cli import main
 
 README = (paths.ROOT / "README.md").read_text()

@@ -9,9 +9,10 @@ import math
 from html import escape
 
 import pandas as pd
+from checks.printed_tables import reference_table
 from docutils import nodes
 from helpers import paths
-from helpers.book.results import recorded, reference_table
+from helpers.book.results import recorded
 from helpers.study import metrics
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective

@@ -11,10 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import ClassVar
 
+from checks import claims
 from docutils import nodes
 from docutils.parsers.rst import directives
 from helpers import paths
-from helpers.book import chapters, claims, strict_yaml
+from helpers.book import chapters, strict_yaml
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
+from checks import claims
 from docutils import nodes
 from helpers import paths
-from helpers.book import chapters, claims
+from helpers.book import chapters
 from helpers.data import Schema, sets
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole

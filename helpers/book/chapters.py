@@ -328,11 +328,10 @@ def _reported(notebook: Path) -> Iterator[None]:
     except (CellExecutionError, PapermillExecutionError) as error:
         place = f"cell {error.cell_index}: " if isinstance(error, PapermillExecutionError) else ""
         raise RunError(f"{notebook}: {place}{error.ename}: {error.evalue}") from error
-    except (CellTimeoutError, DeadKernelError) as error:
-        reason = (
-            "took too long" if isinstance(error, CellTimeoutError) else "lost its kernel, perhaps for want of memory"
-        )
-        raise RunError(f"{notebook}: a cell {reason}") from error
+    except CellTimeoutError as error:
+        raise RunError(f"{notebook}: a cell took too long") from error
+    except DeadKernelError as error:
+        raise RunError(f"{notebook}: a cell lost its kernel, perhaps for want of memory") from error
 
 
 def _compress(notebook: "nbformat.NotebookNode") -> None:

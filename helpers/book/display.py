@@ -1,15 +1,16 @@
 """What a notebook cell shows itself with: figure style, tables with a download, glued texts, provenance.
 
 Everything shown is deterministic given the chapter's parameters, so stored outputs can be compared cell by cell.
-Privacy cards are `Guarantee` objects and verdict boxes come from `helpers.book.claims`; both show themselves.
+Privacy cards are `Guarantee` objects and verdict boxes come from `checks.claims`; both show themselves.
 """
 
 import base64
 import html
 import platform
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 import pandas as pd
 
@@ -120,25 +121,20 @@ def glue(key: str, text: str) -> None:
     store(key, str(text), display=False)
 
 
-@dataclass(frozen=True)
 class Provenance:
-    """What a run depended on: chapter, parameters, versions. See `provenance`."""
+    """What a run depended on, as one line: the chapter, its parameters as they are, and the versions that matter."""
 
-    chapter: str
-    parameters: dict
-    versions: dict[str, str] = field(default_factory=dict)
+    def __init__(self, chapter: str, **parameters: Any) -> None:
+        names = ("numpy", "scipy", "scikit-learn", "imbalanced-learn", "dp-accounting")
+        versions = [f"Python {platform.python_version()}", *(f"{name} {metadata.version(name)}" for name in names)]
+        values = ", ".join(f"{name}={value!r}" for name, value in parameters.items())
+        self._line = f"{chapter}({values}) with {', '.join(versions)}"
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
-        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        return f"{self.chapter}({values}) with {versions}"
+        return self._line
 
     def _repr_html_(self) -> str:
-        return f'<p class="provenance">Run as <code>{html.escape(repr(self))}</code></p>'
+        return f'<p class="provenance">Run as <code>{html.escape(self._line)}</code></p>'
 
 
-def provenance(chapter: str, **parameters) -> Provenance:
-    """The provenance line of a chapter: its parameters as they are in this run, and the versions that matter."""
-    names = ("numpy", "scipy", "scikit-learn", "imbalanced-learn", "dp-accounting")
-    versions = {"Python": platform.python_version()} | {name: metadata.version(name) for name in names}
-    return Provenance(chapter, parameters, versions)
+provenance = Provenance

@@ -14,8 +14,8 @@ from helpers.book import results
 
 Parts = dict[str, str]
 
-_CELLS = "code cells"
 _TABLES = "helpers.book.results"  # the one module of its room that tables are made with; the others draw
+_SHOWS = ("helpers.book", "checks.claims")
 
 
 def of_outputs(cells: Sequence[str]) -> Parts:
@@ -32,7 +32,7 @@ def of_tables(cells: Sequence[str]) -> Parts:
     """
     keeping = [place for place, cell in enumerate(cells) if _arguments(cell, "keep")]
     parts = _code(cells[: keeping[-1] + 1] if keeping else cells)
-    return {name: value for name, value in parts.items() if not name.startswith("helpers.book") or name == _TABLES}
+    return {name: value for name, value in parts.items() if not name.startswith(_SHOWS) or name == _TABLES}
 
 
 def kept_names(cells: Sequence[str], parameters: dict[str, object]) -> list[str]:
@@ -54,7 +54,7 @@ def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
     }
     lines = (line.partition("#")[0].strip() for line in (paths.ROOT / "constraints.txt").read_text().splitlines())
     pins = "\n".join(sorted(filter(None, lines)))
-    parts = {_CELLS: sources.cells_digest(cells), "constraints.txt": sources.digest(pins)}
+    parts = {"code cells": sources.cells_digest(cells), "constraints.txt": sources.digest(pins)}
     parts |= {name: sources.digest(text) for name, text in tables.items()}
     # A chapter may take the names of data sets from a printed table.
     return parts | sources.parts(cells, cards_named_in=None if all_cards else tables.values())
@@ -73,7 +73,7 @@ def _shown_results(cells: Sequence[str]) -> Parts:
 
 
 def _patterns(cells: Sequence[str], function: str, values: dict[str, object]) -> list[str]:
-    """The names given to a function of `helpers.book`, with `*` for parts that are not written in the call."""
+    """The names given to a function such as `book.keep`, with `*` for parts that are not written in the call."""
     found = [_pattern(node, values) for cell in cells for node in _arguments(cell, function)]
     return list(dict.fromkeys(found))
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.book import strict_yaml
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")
 _COMMENT = re.compile(r"(?:(?P<scope>in|each in) (?P<set>\{[^{}]+\}|[\[(][^\[\](){}]+[\])]): )?(?P<meaning>.+)")
@@ -96,19 +96,17 @@ class Parameter:
         if kind == "str":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, got {value!r}")
-            return self._check_name(value, [part.strip() for part in members[1:-1].split(",")]) if members else value
+            names = [part.strip() for part in members[1:-1].split(",")]
+            if _TABLES in names and value not in set(names) - {_TABLES}:
+                from helpers.book import own_data  # loads pandas, which the command line does without while it can
+
+                if own_data.names({self.name: value}):
+                    return own_data.check(self.name, value)
+            return check_choice(self.name, value, names) if members else value
         low, high, inclusive = _interval(members)
         if kind == "int":
             return check_integer(self.name, value, low=low, high=high)
         return check_real(self.name, value, low=low, high=high, inclusive=inclusive)
-
-    def _check_name(self, value: str, names: list[str]) -> str:
-        if _TABLES in names and value not in set(names) - {_TABLES}:
-            from helpers.book import own_data  # loads pandas, which the command line does without as long as it can
-
-            if own_data.names({self.name: value}):
-                return own_data.check(self.name, value)
-        return check_choice(self.name, value, names)
 
 
 def _interval(text: str) -> tuple[Any, Any, str]:

@@ -107,9 +107,10 @@ def commit(
             for table in tables:
                 content = table.read_bytes()
                 entry = provenance | {"sha256": hashlib.sha256(content).hexdigest()}
-                _write(staged / table.name, content)
-                _write(staged / f"{table.stem}.json", (json.dumps(entry, indent=2) + "\n").encode())
-            _sync(staged)
+                (staged / table.name).write_bytes(content)
+                (staged / f"{table.stem}.json").write_text(json.dumps(entry, indent=2) + "\n")
+            for file in (*staged.iterdir(), staged):
+                _sync(file)
             staged.rename(results.pending())  # the moment at which the new set is the recorded one
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
@@ -129,15 +130,9 @@ def _settle() -> None:
         folder.rmdir()
 
 
-def _write(file: Path, content: bytes) -> None:
-    with file.open("wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
+def _sync(file: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    opened = os.open(file, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from helpers.book.display import use_style
-from helpers.checks import check_integer
 from helpers.erm.moments import PrivateMomentClassifier, Shape
+from helpers.validation import check_integer
 
 _BAR = 1.96
 _LINE_FROM = 5  # places of an ordered attribute that are drawn as a line

@@ -4,8 +4,9 @@
   const data = JSON.parse(box.querySelector("script[type='application/json']").textContent);
   const frame = box.querySelector("[data-role=frame]"), cursor = box.querySelector("[data-role=cursor]");
   const line = box.querySelector("[data-role=line]");
-  const px = x => data.left + (x - data.x[0]) / (data.x[data.x.length - 1] - data.x[0]) * data.width;
-  const py = y => data.top + (data.high - y) / (data.high - data.low) * data.height;
+  const [left, right, top, bottom] = data.box;
+  const px = x => left + (x - data.x[0]) / (data.x[data.x.length - 1] - data.x[0]) * (right - left);
+  const py = y => bottom - y * (bottom - top);
   const show = v => String(+v.toPrecision(3));
   function draw() {
     const f = +frame.value, c = +cursor.value, curves = data.frames[f];

@@ -5,21 +5,28 @@ colour, so dark mode needs nothing. What is drawn is computed by the chapter.
 """
 
 import html
-import math
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-from helpers.book.inline import check_name, scripts
-from helpers.checks import check_integer
+from matplotlib.ticker import MaxNLocator
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 # Small, so that the text is still readable when the picture shrinks to the width of a phone.
 _WIDTH, _HEIGHT = 480, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 44
-_LOW, _HIGH = 0.0, 1.0  # ends of the vertical axis: all that is shown is a share
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 468, 12, 256  # sides of the box that the axes span
+
+
+def scripts(data: dict[str, Any], code: Path, **values: object) -> str:
+    """Two elements of a page: data, as JSON, and the code that reads them, with `%(name)s` replaced by these values."""
+    # "</" would end the script element early, whatever the text it stands in.
+    payload = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    return f'<script type="application/json">{payload}</script><script>{code.read_text() % values}</script>'
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class SliderFigure:
     x : sequence of float
         At least two increasing values, for all curves.
     frames : mapping of str to mapping of str to sequence of float
-        Value of the first slider -> curve -> heights at `x`. Every frame has the same curves.
+        Value of the first slider -> curve -> heights at `x`, in [0, 1]. Every frame has the same curves.
     x_label, frame_label : str
         What the axis, hence the second slider, and the first slider show.
     caption : str
@@ -46,8 +53,7 @@ class SliderFigure:
     Raises
     ------
     ValueError
-        A name with other characters, frames of different curves or lengths, values that are not finite, a start
-        outside.
+        A name with other characters, frames of different curves or lengths, values outside [0, 1].
 
     >>> figure = SliderFigure("d", [0, 1], {"1": {"a": [0, 1]}}, x_label="x", frame_label="f", caption="A line.")
     >>> "<svg" in figure._repr_html_()
@@ -64,18 +70,18 @@ class SliderFigure:
     cursor: int = 0
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        if not re.fullmatch("[A-Za-z0-9-]+", self.name):
+            raise ValueError(f"name must be letters, digits and hyphens, got {self.name!r}")
         x = np.asarray(self.x, float)
         if x.ndim != 1 or x.size < 2 or not (np.diff(x) > 0).all():
             raise ValueError("x must be at least two increasing values")
-        names = self._curves()
+        curves = self._curves()
         for key, frame in self.frames.items():
-            if list(frame) != names or any(np.shape(values) != x.shape for values in frame.values()):
-                raise ValueError(f"every frame must have the curves {names} with {x.size} values, not so {key!r}")
-            if not np.isfinite([list(values) for values in frame.values()]).all():
-                raise ValueError(f"values must be finite, not so in frame {key!r}")
-        check_integer("start", self.start, low=0, high=len(self.frames) - 1)
-        check_integer("cursor", self.cursor, low=0, high=x.size - 1)
+            if list(frame) != curves or any(np.shape(values) != x.shape for values in frame.values()):
+                raise ValueError(f"every frame must have the curves {curves} with {x.size} values, not so {key!r}")
+            heights = np.array(list(frame.values()))
+            if not ((heights >= 0) & (heights <= 1)).all():
+                raise ValueError(f"values must be in [0, 1], not so in frame {key!r}")
 
     def __repr__(self) -> str:
         return f"{self.caption} ({', '.join(self._curves())}; {self.frame_label}: {', '.join(self.frames)})"
@@ -85,95 +91,75 @@ class SliderFigure:
             "x": np.round(np.asarray(self.x, float), 6).tolist(),
             "names": list(self.frames),
             "frames": [[np.round(values, 4).tolist() for values in frame.values()] for frame in self.frames.values()],
-            "low": _LOW,
-            "high": _HIGH,
-            "left": _LEFT,
-            "top": _TOP,
-            "width": _WIDTH - _LEFT - _RIGHT,
-            "height": _HEIGHT - _TOP - _BOTTOM,
+            "box": [_LEFT, _RIGHT, _TOP, _BOTTOM],
         }
         return (
             f'<figure class="slider-figure" id="{self.name}" style="max-width:38rem;margin:1rem 0">'
             f'<figcaption style="font-size:.9em">{html.escape(self.caption)}</figcaption>'
             f'{self._picture()}{self._legend()}<div data-role="controls" hidden>'
-            f"{self._slider('frame', self.frame_label, len(self.frames) - 1, self.start)}"
-            f"{self._slider('cursor', self.x_label, len(self.x) - 1, self.cursor)}</div>"
-            f"{scripts(data, 'widgets', id=self.name)}</figure>"
+            f"{_slider('frame', self.frame_label, len(self.frames) - 1, self.start)}"
+            f"{_slider('cursor', self.x_label, len(self.x) - 1, self.cursor)}</div>"
+            f"{scripts(data, Path(__file__).with_name('widgets.js'), id=self.name)}</figure>"
         )
 
     def _curves(self) -> list[str]:
         return list(next(iter(self.frames.values())))
 
-    def _shown(self) -> list[np.ndarray]:
-        return [np.asarray(values, float) for values in list(self.frames.values())[self.start].values()]
+    def _shown(self) -> Mapping[str, Sequence[float]]:
+        """The frame at first."""
+        return list(self.frames.values())[self.start]
 
-    def _place(self, x, y):
+    def _across(self, x: float) -> float:
         first, last = self.x[0], self.x[-1]
-        across = _LEFT + (np.asarray(x, float) - first) / (last - first) * (_WIDTH - _LEFT - _RIGHT)
-        return across, _TOP + (_HIGH - np.asarray(y, float)) / (_HIGH - _LOW) * (_HEIGHT - _TOP - _BOTTOM)
+        return _LEFT + (x - first) / (last - first) * (_RIGHT - _LEFT)
 
     def _picture(self) -> str:
-        paths = "".join(
-            f'<path data-curve="" fill="none" stroke="{COLOURS[k]}" stroke-width="2.2" stroke-dasharray="{DASHES[k]}" '
-            f'd="{_path(*self._place(self.x, values))}"/>'
-            for k, values in enumerate(self._shown())
-        )
-        at = float(self._place(self.x[self.cursor], _LOW)[0])
-        bottom = _HEIGHT - _BOTTOM
+        parts = []
+        for height in np.linspace(0, 1, 6):
+            y = _up(height)
+            parts.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="currentColor" opacity=".2"/>')
+            parts.append(f'<text x="{_LEFT - 6}" y="{y + 5:.1f}" text-anchor="end">{height:g}</text>')
+        for tick in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.x[0], self.x[-1]):
+            if self.x[0] <= tick <= self.x[-1]:
+                at = f'x="{self._across(tick):.1f}" y="{_BOTTOM + 18}"'
+                parts.append(f'<text {at} text-anchor="middle">{tick:g}</text>')
+        at = f'x="{(_LEFT + _RIGHT) / 2}" y="{_HEIGHT - 6}"'
+        parts.append(f'<text {at} text-anchor="middle">{html.escape(self.x_label)}</text>')
+        parts.append(f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="currentColor"/>')
+        for k, heights in enumerate(self._shown().values()):
+            points = (f"{self._across(x):.1f} {_up(y):.1f}" for x, y in zip(self.x, heights, strict=True))
+            line = f'stroke="{COLOURS[k]}" stroke-width="2.2" stroke-dasharray="{DASHES[k]}"'
+            parts.append(f'<path data-curve="" fill="none" {line} d="M{"L".join(points)}"/>')
+        x = self._across(self.x[self.cursor])
+        line = f'x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_BOTTOM}" stroke="currentColor" stroke-dasharray="3 3"'
         return (
             f'<svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" style="width:100%;height:auto;color:inherit" '
-            f'font-size="15" fill="currentColor" aria-label="{html.escape(self.caption)}">'
-            f'{self._axes()}<clipPath id="{self.name}-clip"><rect x="{_LEFT}" y="{_TOP - 2}" '
-            f'width="{_WIDTH - _LEFT - _RIGHT}" height="{bottom - _TOP + 4}"/></clipPath>'
-            f'<g clip-path="url(#{self.name}-clip)">{paths}</g><line data-role="line" x1="{at:.1f}" x2="{at:.1f}" '
-            f'y1="{_TOP}" y2="{bottom}" stroke="currentColor" stroke-dasharray="3 3"/></svg>'
+            f'font-size="15" fill="currentColor" aria-label="{html.escape(self.caption)}">{"".join(parts)}'
+            f'<line data-role="line" {line}/></svg>'
         )
-
-    def _axes(self) -> str:
-        parts = []
-        bottom = _HEIGHT - _BOTTOM
-        for tick in _ticks(_LOW, _HIGH):
-            y = float(self._place(self.x[0], tick)[1])
-            grid = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
-            parts.append(f'<line {grid} stroke="currentColor" opacity=".2"/>')
-            parts.append(f'<text x="{_LEFT - 6}" y="{y + 5:.1f}" text-anchor="end">{tick:g}</text>')
-        for tick in _ticks(self.x[0], self.x[-1]):
-            x = float(self._place(tick, _LOW)[0])
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:g}</text>')
-        middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        label = html.escape(self.x_label)
-        parts.append(f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{label}</text>')
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{bottom}" y2="{bottom}" stroke="currentColor"/>')
-        return "".join(parts)
 
     def _legend(self) -> str:
         rows = "".join(
             f'<tr><td style="text-align:left"><svg width="34" height="10" aria-hidden="true">'
             f'<line x1="0" x2="34" y1="5" y2="5" stroke="{COLOURS[k]}" stroke-width="3" '
             f'stroke-dasharray="{DASHES[k]}"/></svg> {html.escape(name)}</td>'
-            f"<td data-value>{values[self.cursor]:.3f}</td><td data-best>{self.x[int(np.argmax(values))]:.3g}</td></tr>"
-            for k, (name, values) in enumerate(zip(self._curves(), self._shown(), strict=True))
+            f"<td data-value>{heights[self.cursor]:.3f}</td>"
+            f"<td data-best>{self.x[int(np.argmax(heights))]:.3g}</td></tr>"
+            for k, (name, heights) in enumerate(self._shown().items())
         )
         return (
             '<table class="book-table"><thead><tr><th>curve</th><th>at the line</th>'
             f"<th>highest at</th></tr></thead><tbody>{rows}</tbody></table>"
         )
 
-    def _slider(self, role: str, label: str, last: int, value: int) -> str:
-        return (
-            f'<label style="display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:center">'
-            f'<span>{html.escape(label)}</span><input type="range" data-role="{role}" min="0" max="{last}" '
-            f'value="{value}" style="flex:1 1 8rem"> <output style="min-width:3.5rem"></output></label>'
-        )
+
+def _up(height: float) -> float:
+    return _BOTTOM - height * (_BOTTOM - _TOP)
 
 
-def _path(xs: np.ndarray, ys: np.ndarray) -> str:
-    return "".join(f"{'L' if k else 'M'}{x:.1f} {y:.1f}" for k, (x, y) in enumerate(zip(xs, ys, strict=True)))
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between the ends."""
-    raw = (high - low) / 5
-    power = 10 ** math.floor(math.log10(raw))
-    step = min((1, 2, 2.5, 5, 10), key=lambda size: abs(size * power - raw)) * power
-    return [float(round(k * step, 10)) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+def _slider(role: str, label: str, last: int, value: int) -> str:
+    return (
+        f'<label style="display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:center">'
+        f'<span>{html.escape(label)}</span><input type="range" data-role="{role}" min="0" max="{last}" '
+        f'value="{value}" style="flex:1 1 8rem"> <output style="min-width:3.5rem"></output></label>'
+    )

@@ -24,10 +24,10 @@ import pandas as pd
 from sklearn import datasets as bundled_sets
 
 from helpers import paths
-from helpers.checks import check_choice, check_integer
 from helpers.data import files, sets, tables
 from helpers.data.dataset import Dataset
 from helpers.data.sets import card
+from helpers.validation import check_choice, check_integer
 
 ZENODO = "https://zenodo.org"
 ARCHIVE_URL = f"{ZENODO}/record/61452/files/benchmark-imbalanced-learn.tar.gz"

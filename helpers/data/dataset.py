@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
-from helpers.checks import check_bounds, check_integer, check_real
+from helpers.validation import check_bounds, check_integer, check_real
 
 # Rows whose coordinates are all -1 or 1 would have norm 1 up to rounding, on either side; this keeps them inside.
 _SHRINK = 1 - 1e-12

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import check_choice, check_classes, check_integer, check_real, label_codes
 from helpers.data.dataset import Dataset
+from helpers.validation import check_choice, check_classes, check_integer, check_real, label_codes
 
 _MOST_BINS = 10**6
 _MOST_CELLS = 10**8

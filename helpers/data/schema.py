@@ -34,10 +34,10 @@ import pandas as pd
 import yaml  # type: ignore[import-untyped]  # PyYAML carries no types
 from numpy.typing import NDArray
 
-from helpers.checks import check_choice
 from helpers.data import cells
 from helpers.data.dataset import Dataset
 from helpers.data.domain import Attribute, Domain
+from helpers.validation import check_choice
 
 MARK = "!private-confirm-or-replace"
 """Stands before every entry of a proposal that was taken from records."""

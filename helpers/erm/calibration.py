@@ -2,7 +2,7 @@
 
 `class_weights` is the only place where the weights' formula stands, and `Weighting` holds what a privacy proof needs to
 know about it: how far one record can move the weighted sum of the losses. `calibrate` and `calibrate_gaussian` turn a
-privacy budget into the noise and the regularisation of objective perturbation, `largest_move` says how far one record
+privacy budget into the noise and the penalty of objective perturbation, `largest_move` says how far one record
 moves a minimiser. Every constant is proved for the exact minimiser; what is lost between it and a solver's result is a
 part of the budget of its own (`helpers.erm.perturbation`).
 """
@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
 from helpers.erm.losses import LOGISTIC, Loss, Softmax
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
+from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 _SMALLEST = 1e-300  # a penalty that is raised to what the calibration asks for
@@ -140,7 +140,7 @@ def calibrate(
 ) -> Calibration:
     """Constants of objective perturbation, the best that are proved here.
 
-    Let T = R^2 / (n L) and g = noise_rate R, with L the total regularisation. A change of one record moves b by at most
+    Let T = R^2 / (n L) and g = noise_rate R, with L the total penalty. A change of one record moves b by at most
     mass R, and raises the Jacobian's log determinant by at most gained c T.
 
     * A loss that cannot pull and bend at once (logistic, softmax) needs nothing for the Jacobian once T <= free_ratio

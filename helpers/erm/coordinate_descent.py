@@ -35,10 +35,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, gaussian_mu
+from helpers.validation import Check, choice, integer
 
 _AVERAGED = 0.5  # of the sweeps, from the last one backwards, whose results are averaged; at least one
 

@@ -13,12 +13,12 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
-from helpers.checks import Check, integer, optional, real
 from helpers.erm.linear import Records
 from helpers.erm.partitions import is_dask
 from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier
 from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, furthest, gaussian_mu
+from helpers.validation import Check, integer, optional, real
 
 _INTERVAL = 5e-4  # between the points of a privacy loss distribution, over epsilon or mu
 _LARGEST_EPSILON = 100.0  # beyond it nobody counts on sampling

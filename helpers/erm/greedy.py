@@ -21,11 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from helpers.checks import Check, choice, integer
 from helpers.erm.perturbation import Claim, Public
 from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier, logistic_pull
 from helpers.privacy import Ledger, zcdp_budget
 from helpers.privacy.ledger import SELECTION_COSTS
+from helpers.validation import Check, choice, integer
 
 _BLOCK = 1 << 16  # entries of the table of clipped slopes
 _LAWS = {"gumbel": "exponential", "permute_and_flip": "permute_and_flip", "laplace": "laplace"}

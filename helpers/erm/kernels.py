@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import Check, DeclaredParameters, any_value, check_boolean, integer, real, validate_records
 from helpers.erm.perturbation import ObjectivePerturbationClassifier
 from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, check_random_state, child_state
+from helpers.validation import Check, DeclaredParameters, any_value, check_boolean, integer, real, validate_records
 
 _LARGEST_ENTRY = 1e100  # beyond it, angles could overflow for some records and not for others
 _FREQUENCIES = 0  # seed of those of `KernelClassifier`

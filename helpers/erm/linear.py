@@ -20,7 +20,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import (
+from helpers.data import into_ball
+from helpers.erm import partitions
+from helpers.erm.calibration import class_weights
+from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
+from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
+from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
+from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
+from helpers.predictions import ScorePredictions
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+from helpers.validation import (
     Check,
     DeclaredParameters,
     check_boolean,
@@ -33,15 +42,6 @@ from helpers.checks import (
     real,
     validate_records,
 )
-from helpers.data import into_ball
-from helpers.erm import partitions
-from helpers.erm.calibration import class_weights
-from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
-from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
-from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
-from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
-from helpers.predictions import ScorePredictions
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 _LARGEST_RADIUS = 1e100
 _LARGEST_CONDITION = 1e16  # of a Hessian; doubles resolve no more
@@ -318,7 +318,7 @@ class ERMClassifier(LinearClassifier):
     Parameters
     ----------
     regularization : float
-        lambda > 0, on the mean loss, at least 1e-16 curvature radius^2; the intercept is regularised.
+        lambda > 0, on the mean loss, at least 1e-16 curvature radius^2; the intercept is penalised.
     radius : float
         Public bound on a row's Euclidean norm, in the units of X (of the mapped X if there are `bounds`).
     fit_intercept : bool
@@ -338,7 +338,7 @@ class ERMClassifier(LinearClassifier):
         Public bounds of the features: X is mapped into the ball by them (`helpers.data.into_ball`).
     intercept_scaling : float
         a in [1e-3, 1e3], the size of the constant feature beside the longest row. The larger it is, the less the
-        intercept is regularised, and the shorter are all rows beside it.
+        intercept is penalised, and the shorter are all rows beside it.
     prior : {"offset"} or None
         "offset": the log-odds of the classes (times their weights) stand inside the loss, and what is penalised is the
         distance from them. A strong penalty then leaves the share of each class, and not a score of 0, which with a

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import helmert
 from scipy.special import expit
 
-from helpers.checks import check_integer, check_real
+from helpers.validation import check_integer, check_real
 
 
 @dataclass(frozen=True)

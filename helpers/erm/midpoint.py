@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import Check, choice, label_codes, real, validate_records
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, gaussian_multiplier
+from helpers.validation import Check, choice, label_codes, real, validate_records
 
 COUNTS = ("private", "public")
 _SMALLEST_COUNT = 1.0  # by which a sum is divided

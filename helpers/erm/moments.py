@@ -37,13 +37,13 @@ from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import Check, any_value, choice, real
 from helpers.data.domain import Domain
 from helpers.erm.marginals import RankFeatures, noisy_marginals
 from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
 from helpers.erm.risk import Rows
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, PrivateMixin, gaussian_mu
+from helpers.validation import Check, any_value, choice, real
 
 _N_BINS = 32
 _SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, xlogy
 
-from helpers.checks import check_integer, check_real
+from helpers.validation import check_integer, check_real
 
 _SHRINK = 1 - 1e-12  # norms stay below the radius in floating point too
 _SMALLEST = 1e-150

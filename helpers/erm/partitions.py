@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
-from helpers.checks import check_integer, label_codes, validate_records
 from helpers.erm.risk import Block, Rows, Table, blocks_of, joined
+from helpers.validation import check_integer, label_codes, validate_records
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
 FEW = 1 << 18  # entries of a table that is written out as rows

@@ -39,16 +39,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import (
-    Check,
-    any_value,
-    check_boolean,
-    check_bounds,
-    choice,
-    integer,
-    optional,
-    real,
-)
 from helpers.erm.calibration import (
     Weighting,
     balanced_weights,
@@ -70,6 +60,16 @@ from helpers.privacy import (
     NeighboringRelation,
     PrivateMixin,
     gaussian_multiplier,
+)
+from helpers.validation import (
+    Check,
+    any_value,
+    check_boolean,
+    check_bounds,
+    choice,
+    integer,
+    optional,
+    real,
 )
 
 _BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
@@ -267,7 +267,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
     """Linear classification that is differentially private by noise in the objective, weighted by class or not.
 
     The objective of `ERMClassifier` gets a linear term b'beta/n, b of density proportional to exp(-noise_rate
-    ||b||), and extra regularisation where the budget asks for it. `coef_` and `intercept_` together are
+    ||b||), and extra penalty where the budget asks for it. `coef_` and `intercept_` together are
     epsilon-DP under `neighbouring`, with n, `radius` and `classes` public. Standardising X with its own mean or maximum
     is not covered.
 
@@ -415,7 +415,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         return Claim(exact.epsilon + solver, source)
 
     def _constants(self, epsilon: float, delta: float, public: Public) -> tuple[float, float, float, str]:
-        """Rate of the noise norm (with `delta` the standard deviation), total regularisation, the epsilon that is
+        """Rate of the noise norm (with `delta` the standard deviation), total penalty, the epsilon that is
         proved with them for exact minimisers, and where; for subclasses to replace."""
         problem: dict[str, Any] = {
             "epsilon": epsilon,

@@ -124,7 +124,7 @@ def factored_rows(
     """Feature vectors z of norm at most `radius`, the constant feature included.
 
     With an intercept, z = [x, a radius] / sqrt(1 + a^2), so that the constant feature lies inside the ball and is
-    regularised like any other; without one, z = x.
+    penalised like any other; without one, z = x.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import Check, check_choice, check_classes, choice, optional, real
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import PrivateLinearClassifier, Public
 from helpers.erm.risk import Block, Rows, Table
 from helpers.privacy import Ledger
+from helpers.validation import Check, check_choice, check_classes, choice, optional, real
 
 _VALUES = (-1e100, 1e100)  # of features without bounds: their squares and products stay finite
 _SCALES = (1e-50, 1e50)

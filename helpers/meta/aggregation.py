@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from helpers.checks import integer, optional, real
 from helpers.meta.bagging import Ensemble, assign_evenly
 from helpers.meta.learners import Records, check_learner, fit_learner, made_up, new_learner, restate, with_seed
 from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, Ledger, PrivateMixin, child_state, gaussian_multiplier
+from helpers.validation import integer, optional, real
 
 _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 

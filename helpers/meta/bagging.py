@@ -19,7 +19,6 @@ from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.checks import check_choice, check_integer, check_real, choice, integer, optional, real
 from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.privacy import (
     ADD_REMOVE,
@@ -31,6 +30,7 @@ from helpers.privacy import (
     compose,
     furthest,
 )
+from helpers.validation import check_choice, check_integer, check_real, choice, integer, optional, real
 
 SAMPLINGS = ("bootstrap", "without-replacement", "disjoint", "public-strata")
 _DISJOINT = SAMPLINGS[2:]

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 
-from helpers.checks import check_classes, label_codes, real, validate_records
 from helpers.privacy import RELATION_NAMES, REPLACE_ONE, Guarantee, Ledger, PrivateMixin
+from helpers.validation import check_classes, label_codes, real, validate_records
 
 Records = tuple[NDArray, NDArray]
 """Features (n, d) and labels (n,)."""

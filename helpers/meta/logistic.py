@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from helpers.checks import any_value, check_choice
 from helpers.erm import LOGISTIC, ObjectivePerturbationClassifier, Softmax, default_regularization, fixed_weights
 from helpers.erm.partitions import admitted, count_records
 from helpers.meta.learners import fit_learner
 from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, PrivateMixin, child_state
+from helpers.validation import any_value, check_choice
 
 
 @dataclass(eq=False, repr=False)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.model_selection import ParameterGrid
 
-from helpers.checks import any_value, check_classes, check_real, choice, optional, real
 from helpers.meta.learners import Records, Wrapper, check_learner, fit_learner, new_learner, planned_guarantee, restate
 from helpers.predictions import ModelPredictions
 from helpers.privacy import EXACT_REALS, REPLACE_ONE, Guarantee, Ledger, child_state
+from helpers.validation import any_value, check_classes, check_real, choice, optional, real
 
 _HELD_OUT = 0.2  # share of the records to judge by, where all candidates learn from the others
 _MOST_TRIALS = 1e9

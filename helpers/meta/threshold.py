@@ -14,10 +14,10 @@ from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtr, ndtri
 
-from helpers.checks import check_real, choice, real
 from helpers.meta.learners import Records, Wrapper, fit_learner, new_learner, planned_guarantee, with_origin
 from helpers.predictions import ModelPredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, child_state
+from helpers.validation import check_real, choice, real
 
 _SOURCES = {
     "balanced_accuracy": "the noisy prevalence as threshold",

@@ -22,7 +22,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.func import vmap
 
-from helpers.checks import (
+from helpers.data import into_ball
+from helpers.neural import models
+from helpers.neural.decisions import balanced_cut_off
+from helpers.neural.losses import CrossEntropy, Focal, RecordLoss
+from helpers.neural.schedule import Schedule
+from helpers.neural.training import Descent, throw_away
+from helpers.predictions import ScorePredictions
+from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, noise_assumptions
+from helpers.privacy.accounting import ApproximateDpEvent
+from helpers.validation import (
     Check,
     any_value,
     check_bounds,
@@ -36,15 +45,6 @@ from helpers.checks import (
     real,
     validate_records,
 )
-from helpers.data import into_ball
-from helpers.neural import models
-from helpers.neural.decisions import balanced_cut_off
-from helpers.neural.losses import CrossEntropy, Focal, RecordLoss
-from helpers.neural.schedule import Schedule
-from helpers.neural.training import Descent, throw_away
-from helpers.predictions import ScorePredictions
-from helpers.privacy import ADD_REMOVE, Ledger, PrivateMixin, noise_assumptions
-from helpers.privacy.accounting import ApproximateDpEvent
 
 # From the numbers of features and classes, and a seed for the starting values.
 _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {

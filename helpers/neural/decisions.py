@@ -6,8 +6,8 @@ from log-odds. The cut-off found here needs no calibration, only the ranking. Wh
 
 import numpy as np
 
-from helpers.checks import check_real
 from helpers.privacy import Ledger
+from helpers.validation import check_real
 
 _SIZES = np.geomspace(1e-3, 30.0, 500)
 # As dense around 0 as the scores of a model that has hardly moved, and as wide as those of one that is sure.

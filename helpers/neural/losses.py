@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from helpers.checks import check_real
+from helpers.validation import check_real
 
 RecordLoss = Callable[[Tensor, Tensor], Tensor]
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from helpers.checks import check_integer, check_real
 from helpers.neural.attention import attend
+from helpers.validation import check_integer, check_real
 
 # Channel means and deviations of ImageNet's training part in [0, 1], public and the ones pretrained weights expect.
 IMAGENET_MEAN, IMAGENET_SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

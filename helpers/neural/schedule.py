@@ -18,7 +18,6 @@ from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSamp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -28,6 +27,7 @@ from helpers.privacy import (
     furthest,
     gaussian_mu,
 )
+from helpers.validation import check_choice, check_integer, check_real
 
 _SOURCES = {
     "pld": "Poisson-sampled Gaussian steps, privacy loss distributions (Doroshenko et al. 2022; dp-accounting)",

@@ -40,12 +40,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.neural.gradients import as_input, clipped_sum
 from helpers.neural.losses import CrossEntropy, RecordLoss
 from helpers.neural.schedule import Schedule
 from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, noise_assumptions, noise_generator
 from helpers.privacy.randomness import check_random_state
+from helpers.validation import check_choice, check_integer, check_real
 
 _RATE_BITS = 53
 _PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_ndtr
 from scipy.stats import binom
 
-from helpers.checks import check_choice, check_integer, check_real
+from helpers.validation import check_choice, check_integer, check_real
 
 LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

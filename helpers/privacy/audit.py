@@ -19,9 +19,9 @@ from scipy.special import betaincinv
 from scipy.stats import kstest, norm, rankdata
 from sklearn.base import BaseEstimator, clone
 
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE
 from helpers.privacy.guarantees import Guarantee
+from helpers.validation import check_choice, check_integer, check_real
 
 _TAIL_THRESHOLDS = 256
 _CHOOSING = 0.01  # an event is chosen by a bound at so much of the error: few hits in a tail look too good otherwise

@@ -15,7 +15,6 @@ from html import escape
 import attr
 from dp_accounting import NeighboringRelation, dp_event
 
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import (
     ADD_REMOVE,
     LARGEST_EPSILON,
@@ -29,6 +28,7 @@ from helpers.privacy.accounting import (
     optimal_composition,
     optimal_delta,
 )
+from helpers.validation import check_choice, check_integer, check_real
 
 RELATION_NAMES = {ADD_REMOVE: "add/remove-one", REPLACE_ONE: "replace-one"}
 COMPOSITION_METHODS = ("basic", "advanced", "optimal", "rdp", "pld")

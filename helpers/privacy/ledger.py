@@ -38,7 +38,6 @@ from dp_accounting import NeighboringRelation, dp_event
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from helpers.checks import check_boolean, check_choice, check_real
 from helpers.privacy.accounting import (
     ADD_REMOVE,
     REPLACE_ONE,
@@ -49,6 +48,7 @@ from helpers.privacy.accounting import (
 )
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.randomness import noise_assumptions, secure_generator
+from helpers.validation import check_boolean, check_choice, check_real
 
 EXACT_REALS = "exact real arithmetic"
 NORMS = ("l1", "l2", "linf")

@@ -14,10 +14,10 @@ import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.checks import check_choice, check_real
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE, gaussian_multiplier, unwrapped
 from helpers.privacy.guarantees import Guarantee
 from helpers.privacy.ledger import NORMS, Ledger, Sensitivity, as_scores, check_sensitivity
+from helpers.validation import check_choice, check_real
 
 
 class Release(NamedTuple):

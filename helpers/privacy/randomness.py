@@ -39,7 +39,7 @@ from randomgen import ChaCha
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from helpers.checks import DeclaredParameters
+from helpers.validation import DeclaredParameters
 
 SEED_SECRET = "seed of the noise secret: it was chosen by the caller"
 _KEY_BYTES = 32

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
-from helpers.checks import check_choice, check_integer, check_real
 from helpers.privacy.accounting import ADD_REMOVE, LARGEST_EPSILON, REPLACE_ONE, chained_delta, closed_form, furthest
 from helpers.privacy.guarantees import Guarantee
+from helpers.validation import check_choice, check_integer, check_real
 
 _NEGLIGIBLE = 1e-20  # tail probability left out of a sum, and added to the result
 _LARGE_EPSILON = 40.0  # beyond, e^-epsilon is below the last digit of 1

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from helpers.checks import DeclaredParameters
 from helpers.privacy import ChangedRows
+from helpers.validation import DeclaredParameters
 
 
 class StableSampler(DeclaredParameters, BaseSampler):

@@ -9,7 +9,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.checks import check_integer
+from helpers.validation import check_integer
 
 
 @dataclass(frozen=True)

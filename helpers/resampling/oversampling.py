@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from helpers.checks import any_value, check_integer
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ChangedRows, PrivacyLeakWarning
 from helpers.resampling.base import StableSampler
+from helpers.validation import any_value, check_integer
 
 NewRecords = Callable[[NDArray], Mapping[Hashable, int]]
 """From labels (n,) to the number of copies to make in each class."""

@@ -16,15 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import Tags, check_array, gen_batches
 
-from helpers.checks import (
-    any_value,
-    check_boolean,
-    check_choice,
-    check_integer,
-    check_real,
-    choice,
-    integer,
-)
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -37,6 +28,15 @@ from helpers.privacy import (
 )
 from helpers.resampling import kissing
 from helpers.resampling.base import StableSampler
+from helpers.validation import (
+    any_value,
+    check_boolean,
+    check_choice,
+    check_integer,
+    check_real,
+    choice,
+    integer,
+)
 
 _SPARE_NEIGHBOURS = 2  # candidates fetched beyond the k that are needed, so that most ties end among them
 _BLOCK = 256  # points whose distances are recomputed at a time, to stay in the processor's cache

@@ -46,7 +46,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from helpers import sources
-from helpers.checks import check_choice
+from helpers.validation import check_choice
 
 _VARIABLE = "DPBOOK_EXPERIMENTS"  # how a session's settings reach the kernel
 _CACHED = type(cache(len))  # functions wrapped by functools.cache

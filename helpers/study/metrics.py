@@ -19,7 +19,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from helpers.checks import check_real
+from helpers.validation import check_real
 
 _NAN = float("nan")
 LEVEL = 0.95  # nominal coverage of every interval

@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from helpers.checks import integer
 from helpers.privacy import PrivateMixin, check_random_state, child_state
 from helpers.synthesis.aim import AIM
+from helpers.validation import integer
 
 
 def _check_synthesizer(name: str, value: Any) -> None:

@@ -18,7 +18,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from helpers.checks import check_choice, check_integer, choice, integer, label_codes, real, validate_records
 from helpers.constructors import SharedParameters
 from helpers.data.domain import Domain, check_labels
 from helpers.privacy import (
@@ -32,6 +31,7 @@ from helpers.privacy import (
 from helpers.privacy.randomness import check_random_state
 from helpers.synthesis.bins import noisy_domain
 from helpers.synthesis.curator import Attributes, Curator, check_cells
+from helpers.validation import check_choice, check_integer, choice, integer, label_codes, real, validate_records
 
 Fitted = dict[str, Any]
 """Attributes of a fitted object by name; `model_`, which draws codes by `sample(n, rng, given)`, is among them."""

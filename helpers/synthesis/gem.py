@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from helpers.checks import check_integer, choice, integer, optional, real
 from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
 from helpers.synthesis.curator import Curator, Measurement
 from helpers.synthesis.mixture import Loss, MixtureFit, Target
+from helpers.validation import check_integer, choice, integer, optional, real
 
 PAPER: dict[str, Any] = {
     "workload": "all",

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from helpers.checks import check_integer, integer
 from helpers.synthesis.base import Fitted, Synthesizer
 from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator
+from helpers.validation import check_integer, integer
 
 _STRUCTURE_SHARE = 0.3  # of the budget, for the choice of parents
 _USEFULNESS = 4.0  # as published: a table's mean count is at least so many times the scale of its noise

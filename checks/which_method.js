@@ -1,4 +1,4 @@
-// The form of chooser.py: the same choice as `nearest`; sums of logarithms differ from Python's by rounding at most.
+// The form of which_method.py: the same choice as `nearest`; sums of logarithms differ from Python's by rounding at most.
 (function () {
   const box = document.getElementById("%(id)s");
   const all = JSON.parse(box.querySelector("script[type='application/json']").textContent);

@@ -16,7 +16,7 @@ import numpy as np
 
 from helpers import paths
 from helpers.book import strict_yaml
-from helpers.checks import check_boolean, check_choice, check_integer, check_real
+from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 HOLDS = "holds"
 TIGHTER = "holds, tighter shown"
