@@ -27,6 +27,7 @@ from helpers.erm import (
 )
 from helpers.erm.marginals import RankFeatures, noisy_marginals
 from helpers.erm.moments import _clipped, _Moments, moments_noise
+from helpers.erm.partitions import table
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, gaussian_epsilon, gaussian_mu, noise_generator
 
 _CELLS, _FIRST, _COUNT = 32, 0.15, 0.1
@@ -59,13 +60,13 @@ class _Bare(PrivateMomentClassifier):
 def first_release(split: Split, epsilon: float, relation, name: str, exact: bool = False) -> Ranks:
     """Marginals and class sizes of `PrivateMomentClassifier`, and the rows that it makes of them."""
     domain, mu = Domain.from_dataset(split.dataset, n_bins=_CELLS), gaussian_mu(epsilon, split.delta)
-    codes, rng = domain.encode(split.X, split.y), noise_of(split, name, epsilon)
+    records, rng = table(split.X, split.y, np.array([0, 1])), noise_of(split, name, epsilon)
     model = _Bare(epsilon, split.delta, domain, neighbouring=relation)
     model.classes_ = np.array([0, 1])
-    model.marginals_ = noisy_marginals(Ledger(codes, relation, rng), domain, 1e9 if exact else math.sqrt(_FIRST) * mu)
+    model.marginals_ = noisy_marginals(Ledger(records, relation, rng), domain, 1e9 if exact else math.sqrt(_FIRST) * mu)
     model.features_ = RankFeatures(domain, model.marginals_.cells)
     rows, tested = (np.concatenate(list(_clipped(model.features_, X))) for X in (split.X, split.X_test))
-    return Ranks(model, codes[:, -1], rows, tested, math.sqrt(1 - _FIRST) * mu, rng)
+    return Ranks(model, split.y, rows, tested, math.sqrt(1 - _FIRST) * mu, rng)
 
 
 def noise_of(split: Split, name: str, epsilon: float) -> np.random.Generator:

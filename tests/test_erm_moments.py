@@ -16,6 +16,7 @@ from helpers.data.domain import Attribute, Domain
 from helpers.erm import marginals, moments
 from helpers.erm.marginals import RankFeatures, marginals_sensitivity, noisy_marginals
 from helpers.erm.moments import PrivateMomentClassifier, moments_noise
+from helpers.erm.partitions import table
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, SEED_SECRET, Ledger, event_delta, gaussian_mu, ledger
 
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
@@ -35,6 +36,11 @@ class Silent(np.random.Generator):
 
     def normal(self, loc=0.0, scale=1.0, size=None):
         return np.zeros(size)
+
+
+def of_codes(codes, domain):
+    """A table of records with these codes, the label last."""
+    return table(*domain.decode(codes, np.random.default_rng(0)), domain.classes)
 
 
 def without_noise(records, relation):
@@ -80,11 +86,9 @@ def test_one_record_moves_the_marginals_as_stated_and_no_less(monkeypatch, relat
     domain = Domain([Attribute.real("a", 0, 0, 1, n_bins=5), Attribute.categorical("b", 1, (1, 2, 3))])
     codes = np.array([(a, b, y) for a in range(5) for b in range(3) for y in range(2)])
     moved = []
-    for one, other in pairs(relation, codes):
-        sides = [
-            released(monkeypatch, lambda c=c: noisy_marginals(without_noise(c, relation), domain, 0.7))
-            for c in (one, other)
-        ]
+    for pair in pairs(relation, codes):
+        ledgers = [without_noise(of_codes(side, domain), relation) for side in pair]
+        sides = [released(monkeypatch, lambda one=one: noisy_marginals(one, domain, 0.7)) for one in ledgers]
         moved.append(np.linalg.norm(sides[0] - sides[1]))
     assert 0.999999 * 0.7 < max(moved) <= 0.7 * (1 + 1e-12)
 
@@ -113,7 +117,7 @@ def test_one_record_moves_the_moments_as_stated(seed, n_classes, relation):
             return released(
                 patch,
                 lambda: moments._noisy_moments(
-                    without_noise((X[keep], codes[keep, None]), relation), features, priors, 1.3
+                    without_noise(table(X[keep], codes[keep], range(n_classes)), relation), features, priors, 1.3
                 ),
             )
 
@@ -137,7 +141,7 @@ def test_no_pair_of_all_records_moves_the_moments_further(monkeypatch, relation,
         return released(
             monkeypatch,
             lambda: moments._noisy_moments(
-                without_noise((X[keep], codes[keep, None]), relation), features, np.array(priors), 0.7
+                without_noise(table(X[keep], codes[keep], (0, 1, 2)), relation), features, np.array(priors), 0.7
             ),
         )
 
@@ -197,13 +201,13 @@ def test_the_noise_on_the_counts_has_its_law(relation):
 def test_the_noise_on_the_marginals_is_as_stated(monkeypatch, relation):
     """Of 4,000 releases of no record: standard deviations to 6 of their own, 1.1 % each, over a sensitivity of 1.3."""
     domain = Domain([Attribute.real("a", 0, 0, 1, n_bins=5), Attribute.categorical("b", 1, (1, 2, 3))])
-    heights, codes, rng = [], np.zeros((0, 3), dtype=int), np.random.default_rng(2)
+    heights, none, rng = [], of_codes(np.zeros((0, 3), dtype=int), domain), np.random.default_rng(2)
 
     def keep(domain, noisy, n_records, spread):
         heights.append(np.concatenate([part for parts in noisy for part in parts]))
 
     monkeypatch.setattr(marginals, "denoised", keep)
-    found = [noisy_marginals(Ledger(codes, relation, rng), domain, 1.3) for _ in range(4000)]
+    found = [noisy_marginals(Ledger(none, relation, rng), domain, 1.3) for _ in range(4000)]
     spread = marginals_sensitivity(domain, relation) / 1.3
     assert np.std(heights, axis=0) == pytest.approx(np.full(10, spread), rel=0.07)
     assert np.std([one.counts for one in found], axis=0) == pytest.approx(np.full(2, found[0].spread), rel=0.07)
@@ -221,7 +225,7 @@ def test_a_published_object_does_not_tell_its_seed():
 def test_without_noise_the_marginals_are_the_data_s():
     X, y = records(300, np.random.default_rng(0))
     codes = MIXED.encode(X, y)
-    found = noisy_marginals(Ledger(codes, ADD_REMOVE, np.random.default_rng(0)), MIXED, 1e9)
+    found = noisy_marginals(Ledger(table(X, y, MIXED.classes), ADD_REMOVE, np.random.default_rng(0)), MIXED, 1e9)
     for j, shares in enumerate(found.cells):
         assert shares == pytest.approx(np.bincount(codes[:, j], minlength=MIXED.sizes[j]) / 300, abs=1e-6)
     assert found.counts == pytest.approx(np.bincount(codes[:, -1]), abs=1e-4)
@@ -232,7 +236,8 @@ def test_with_noise_alone_the_cells_are_equal():
     """Shrinking leaves nothing of differences that are as small as their noise, and nothing in the padding."""
     codes = np.column_stack([np.tile(np.arange(6), 50), np.zeros(300, int)])
     domain = Domain([Attribute.integer("b", 0, 0, 5)])
-    cells = noisy_marginals(Ledger(codes, REPLACE_ONE, np.random.default_rng(3)), domain, 1e-3).cells[0]
+    held = Ledger(of_codes(codes, domain), REPLACE_ONE, np.random.default_rng(3))
+    cells = noisy_marginals(held, domain, 1e-3).cells[0]
     assert cells.sum() == pytest.approx(1)
     assert abs(cells - 1 / 6).max() < 0.2
 
@@ -255,7 +260,7 @@ def test_what_is_summed_lies_in_the_ball_whatever_the_marginals_are(seed):
     X, _ = records(1, rng)
     cells = [rng.dirichlet(np.full(size, 0.05)) for size in MIXED.sizes[:-1]]
     features = RankFeatures(MIXED, cells)
-    one = without_noise((X, np.array([[0]])), REPLACE_ONE)
+    one = without_noise(table(X, [0], (0, 1, 2)), REPLACE_ONE)
     found = moments._noisy_moments(one, features, np.full(3, 1 / 3), 1.0)
     assert np.trace(found.second) <= 1 + 1e-5
 
@@ -303,7 +308,7 @@ def test_the_noise_on_the_moments_is_as_stated(relation):
     features = RankFeatures(Domain.from_bounds([[-1, 1]], n_bins=4), [np.full(4, 0.25)])
     priors = np.array([0.7, 0.2, 0.1])
     _, t, k = moments_noise(priors, 1.0, relation)
-    none = Ledger((np.zeros((0, 1)), np.zeros((0, 1), int)), relation, np.random.default_rng(1))
+    none = Ledger(table(np.zeros((0, 1)), [], (0, 1, 2)), relation, np.random.default_rng(1))
     found = [moments._noisy_moments(none, features, priors, 1.0) for _ in range(4000)]
     second, means, counts = (np.array([getattr(one, name) for one in found]) for name in ("second", "means", "counts"))
     assert np.array_equal(second, second.transpose(0, 2, 1))
@@ -333,9 +338,9 @@ def test_shapes_add_up_to_the_log_odds_and_show_their_noise():
 
 def test_polynomials_are_centred_and_orthogonal_under_the_marginal():
     shares = np.random.default_rng(0).dirichlet(np.ones(32))
-    table = RankFeatures(Domain.from_bounds([[0, 1]], n_bins=32), [shares]).tables[0]
-    products = table.T @ (shares[:, None] * table)
-    assert abs(shares @ table).max() < 1e-12
+    heights = RankFeatures(Domain.from_bounds([[0, 1]], n_bins=32), [shares]).tables[0]
+    products = heights.T @ (shares[:, None] * heights)
+    assert abs(shares @ heights).max() < 1e-12
     assert abs(products - np.diag(products.diagonal())).max() < 1e-12
 
 

@@ -6,15 +6,19 @@ import tracemalloc
 import types
 from contextlib import ExitStack
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from sklearn.base import clone
 from test_experiments_cluster import Cluster  # a scheduler and two workers on this machine
+from test_replay import Tape
 
 from helpers import erm
+from helpers.data.domain import Attribute, Domain
 from helpers.erm import partitions, risk
 from helpers.erm.losses import LOGISTIC
 from helpers.privacy import ADD_REMOVE, randomness
@@ -32,6 +36,13 @@ FITS = {
         erm.ObjectivePerturbationClassifier,
         {"neighbouring": ADD_REMOVE, "n_records": 700, "regularization": 0.1},
     ),
+    "gradient descent": (erm.DPGradientDescentClassifier, {"n_steps": 4, "class_weight": "balanced"}),
+    "private scale": (
+        erm.DPGradientDescentClassifier,
+        {"n_steps": 4, "bounds": BOX, "scale": "private", "prior": "offset"},
+    ),
+    "moments": (erm.PrivateMomentClassifier, {"domain": BOX, "neighbouring": ADD_REMOVE}),
+    "moments of three classes": (erm.PrivateMomentClassifier, {"classes": (0, 1, 2)}),
     "three classes": (erm.ObjectivePerturbationClassifier, {"classes": (0, 1, 2), "class_weight": "private"}),
 }
 
@@ -84,7 +95,7 @@ def test_parts_release_what_one_array_does(fit, source, tmp_path, monkeypatch):
     with dask.config.set(scheduler="synchronous"):
         parts = estimator(**changes).fit(*in_parts(X, y, source, tmp_path))
     assert np.abs(parts.coef_ - whole.coef_).max() < 1e-11
-    if estimator is erm.OutputPerturbationClassifier:  # its grid is coarse enough for the same bits
+    if estimator is not erm.ObjectivePerturbationClassifier:  # the grids of the others are coarse enough for equal bits
         assert np.array_equal(parts.coef_, whole.coef_)
     assert np.abs(parts.intercept_ - whole.intercept_).max() < 1e-11
     assert parts.n_features_in_ == 4
@@ -128,15 +139,68 @@ def test_few_chunks_are_put_together():
     assert np.array_equal(model.fit(X, y).coef_, model.fit(*in_parts(X, y, "chunks", None)).coef_)
 
 
-def test_a_worker_learns_no_seed(monkeypatch):
-    made, real = [], partitions._part
-    monkeypatch.setattr(partitions, "_part", lambda *arguments: made.append(arguments[-1]) or real(*arguments))
+KINDS = [erm.ObjectivePerturbationClassifier, erm.DPGradientDescentClassifier, erm.PrivateMomentClassifier]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_learns_no_seed(kind, monkeypatch):
+    made, asked, part, each = [], [], partitions._part, partitions._DaskTable._each
+    monkeypatch.setattr(partitions, "_part", lambda *arguments: made.append(arguments[-1]) or part(*arguments))
+    monkeypatch.setattr(partitions._DaskTable, "_each", lambda t, function: asked.append(function) or each(t, function))
+    model = kind(random_state=987654321)
     with dask.config.set(scheduler="synchronous"):
-        erm.ObjectivePerturbationClassifier(random_state=987654321).fit(*in_parts(*records(), "dask", None))
+        model.fit(*in_parts(*records(), "dask", None))
     assert made
-    for make in made:
-        assert make.__self__.random_state is None
-        assert (987654321).to_bytes(4, "little") not in pickle.dumps(make)
+    assert len(asked) > 2
+    assert (987654321).to_bytes(4, "little") in pickle.dumps(kind(random_state=987654321))
+    for sent in (*made, *asked):
+        assert (987654321).to_bytes(4, "little") not in cloudpickle.dumps(sent)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_an_integer_keys_noise_by_the_parts(kind, small_blocks):
+    X, y = records()
+    model = kind(0.01, random_state=7)
+    first, again = (model.fit(*in_parts(X, y, "chunks", None)).coef_ for _ in range(2))
+    assert np.array_equal(first, again)
+    X[-1, 0] += 1e-6
+    assert np.abs(first - model.fit(*in_parts(X, y, "chunks", None)).coef_).max() > 1e-4
+
+
+@pytest.mark.parametrize("source", ["memory map", "chunks"])
+def test_samples_of_parts_are_those_of_one_array(source, tmp_path, small_blocks, monkeypatch):
+    X, y = records()
+    model = erm.DPGradientDescentClassifier(n_steps=5, sample_rate=0.2, neighbouring=ADD_REMOVE, n_records=700)
+    same_noise(monkeypatch)
+    whole = model.fit(X, y).coef_
+    same_noise(monkeypatch)
+    assert np.array_equal(whole, model.fit(*in_parts(X, y, source, tmp_path)).coef_)
+
+
+def test_no_worker_draws_a_sample():
+    """Refused before a partition is read."""
+    X = da.from_delayed(dask.delayed(lambda: 1 / 0)(), (60, 4), float)
+    model = erm.DPGradientDescentClassifier(sample_rate=0.2, neighbouring=ADD_REMOVE, n_records=60)
+    with pytest.raises(ValueError, match="sample_rate must be None with Dask's records"):
+        model.fit(X, da.zeros(60, int))
+
+
+@pytest.mark.parametrize("source", ["chunks", "dask"])
+@pytest.mark.parametrize("fit", ["gradient descent", "private scale", "moments", "moments of three classes"])
+def test_other_records_in_parts_give_the_same_model_from_the_same_answers(fit, source, small_blocks):
+    """Replay, as in test_replay: the terms of each release are public, and all else is made of its answer."""
+    estimator, changes = FITS[fit]
+    tape, n_classes = Tape(), len(changes.get("classes", (0, 1)))
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="synchronous"):
+        tape.install(patch)
+        first = estimator(**changes).fit(*records(n_classes=n_classes))
+        tape.replaying = True
+        n = 650 if changes.get("neighbouring") is ADD_REMOVE else 700
+        second = estimator(**changes).fit(*in_parts(*records(n, n_classes=n_classes, seed=1), source, None))
+    assert len(tape.exact) == len(tape.entries)
+    assert np.array_equal(first.coef_, second.coef_)
+    assert np.array_equal(first.intercept_, second.intercept_)
+    assert first.guarantee_.event == second.guarantee_.event
 
 
 # --- bad input ---
@@ -165,6 +229,7 @@ def bad(flaw, source):
     return da.from_array(X, chunks=((40, 20), 4)), da.from_array(wrong_y, chunks=(cut,))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", ["chunks", "dask"])
 @pytest.mark.parametrize(
     ("flaw", "said"),
@@ -176,15 +241,31 @@ def bad(flaw, source):
         ("length", "as many as X has records|cut alike"),
     ],
 )
-def test_what_is_wrong_is_said_without_a_value(flaw, said, source, small_blocks, caplog):
+def test_what_is_wrong_is_said_without_a_value(flaw, said, source, kind, small_blocks, caplog):
     with (
         caplog.at_level(logging.DEBUG),
         dask.config.set(scheduler="synchronous"),
         pytest.raises(ValueError, match=said) as error,
     ):
-        erm.ObjectivePerturbationClassifier(classes=(0, 1)).fit(*bad(flaw, source))
+        kind(classes=(0, 1)).fit(*bad(flaw, source))
     assert "123456" not in str(error.value) + caplog.text
     assert error.value.__cause__ is None
+
+
+def test_a_record_that_the_domain_has_not_is_no_error_of_a_worker(small_blocks, caplog):
+    """Its partition says so, in the words of the array's error."""
+    domain = Domain([Attribute.real("a", 0, -1, 1), Attribute.one_hot("b", (1, 2), ("left", "right"))])
+    X, y = np.tile([0.5, 0.0, 1.0], (60, 1)), np.arange(60) % 2
+    model, said = erm.PrivateMomentClassifier(domain=domain), "X must have one 1 and else 0 in the columns of 'b'"
+    with caplog.at_level(logging.DEBUG), dask.config.set(scheduler="synchronous"):
+        for source in ("array", "chunks", "dask"):
+            cut = in_parts(X, y, source, None)
+            assert np.isfinite(model.fit(*cut).coef_).all()
+        X[41, 1] = SECRET
+        for source in ("array", "chunks", "dask"):
+            with pytest.raises(ValueError, match=said) as error:
+                model.fit(*in_parts(X, y, source, None))
+            assert "123456" not in str(error.value) + caplog.text
 
 
 def test_parts_that_do_not_fit_together_are_refused(small_blocks):
@@ -205,13 +286,19 @@ def test_parts_that_do_not_fit_together_are_refused(small_blocks):
         fit(da.from_array(X), da.from_array(y), da.from_array(np.zeros(60, int)))
     with pytest.raises(ValueError, match=r"X must have one or more records|0 sample"):
         fit(erm.Chunks(lambda: [X[:0]], 0, 4), y[:0])
+    with pytest.raises(ValueError, match=r"X must have one or more records|0 sample"):
+        erm.PrivateMomentClassifier().fit(erm.Chunks(lambda: [X[:0]], 0, 4), y[:0])
     with pytest.raises(ValueError, match="n_features must be an integer"):
         erm.Chunks(list, 3, 0)
 
 
-def test_no_record_in_a_partition_or_at_all_is_no_error_under_add_remove(small_blocks):
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_record_in_a_partition_or_at_all_is_no_error_under_add_remove(kind, small_blocks):
     X, y = records(50)
-    model = erm.ObjectivePerturbationClassifier(neighbouring=ADD_REMOVE, n_records=50)
+    model = kind(neighbouring=ADD_REMOVE)
+    if hasattr(model, "n_records"):
+        model.n_records = 50
+    assert np.isfinite(model.fit(erm.Chunks(lambda: [X[:0]], 0, 4), y[:0]).coef_).all()
     with dask.config.set(scheduler="synchronous"):
         for cut in ((50, 0), (0, 50), (0, 0)):
             some = sum(cut)
@@ -225,6 +312,8 @@ def test_bounds_are_refused_before_a_chunk_is_read():
 
     with pytest.raises(ValueError, match="bounds"):
         erm.ObjectivePerturbationClassifier(bounds=[[0.0, 1.0]]).fit(erm.Chunks(read, 10**7, 4), np.zeros(10**7, int))
+    with pytest.raises(ValueError, match="domain must have the 4 features of X, got 1"):
+        erm.PrivateMomentClassifier(domain=[[0.0, 1.0]]).fit(erm.Chunks(read, 10**7, 4), np.zeros(10**7, int))
 
 
 # --- sums ---
@@ -322,12 +411,17 @@ def test_two_workers_add_up_gradients_and_hessians(tmp_path, monkeypatch):
     with ExitStack() as stack:
         client = stack.enter_context(Client(Cluster(tmp_path, stack).address))
         client.wait_for_workers(2, timeout=60)
-        for X, changes in ((narrow, {"class_weight": "private"}), (wide, {"radius": 8.0})):
+        for X, model in (
+            (narrow, erm.ObjectivePerturbationClassifier(class_weight="private")),
+            (wide, erm.ObjectivePerturbationClassifier(radius=8.0)),
+            (narrow, erm.DPGradientDescentClassifier(n_steps=3, bounds=BOX, scale="private")),
+            (narrow, erm.PrivateMomentClassifier()),
+        ):
             same_noise(monkeypatch)
-            whole = erm.ObjectivePerturbationClassifier(**changes).fit(X, y)
+            whole = clone(model).fit(X, y)
             same_noise(monkeypatch)
             cut = da.from_array(X, chunks=(700, -1)), da.from_array(y, chunks=700)
-            parts = erm.ObjectivePerturbationClassifier(**changes).fit(*cut)
+            parts = clone(model).fit(*cut)
             assert np.abs(parts.coef_ - whole.coef_).max() < 1e-8  # samples are not the same rows
             assert partitions.CURATOR in parts.guarantee_.assumes
         tasks = client.run(lambda dask_worker: dask_worker.state.executed_count)

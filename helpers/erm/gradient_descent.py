@@ -8,14 +8,15 @@ descent, so that the two can be compared at the same knowledge of the scale. Dee
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from numpy.typing import NDArray
 
+from helpers.erm.linear import Records
+from helpers.erm.partitions import is_dask
 from helpers.erm.perturbation import Claim, Public
-from helpers.erm.scaling import SCALE_SHARE, Margins, ScaledLinearClassifier, logistic_pull
+from helpers.erm.scaling import SCALE_SHARE, ScaledLinearClassifier
 from helpers.privacy import ADD_REMOVE, Ledger, event_epsilon, furthest, gaussian_mu
 from helpers.validation import Check, integer, optional, real
 
@@ -39,7 +40,8 @@ neighbouring, n_records, class_weight, bounds, counts_share
         Steps T >= 1.
     sample_rate : float, optional
         In (0, 1): every step sees each record with this probability, independently. Add/remove only, and no weights
-        that one record moves for all. Left out: all records.
+        that one record moves for all; nor with Dask's records, where no worker can draw from the generator of the
+        noise. Left out: all records.
     average : float
         In [0, 1]: the part of the steps, from the last one backwards, whose results are averaged; at least one.
 
@@ -74,6 +76,8 @@ neighbouring, n_records, class_weight, bounds, counts_share
         "average": real(low=0, high=1),
     }
 
+    _takes_parts = True
+
     n_steps: int = 100
     sample_rate: float | None = None
     average: float = 0.0
@@ -84,6 +88,14 @@ neighbouring, n_records, class_weight, bounds, counts_share
             raise ValueError(f"neighbouring must be add/remove-one with a sample_rate, got {self.neighbouring!r}")
         if self.sample_rate is not None and self.class_weight == "balanced":
             raise ValueError("class_weight must not be 'balanced' with a sample_rate: one record moves all weights")
+
+    def _records(self, X, y, multiplicity) -> Records:
+        if self.sample_rate is not None and is_dask(X):
+            raise ValueError(
+                "sample_rate must be None with Dask's records, as no worker has the generator of the noise, "
+                f"got {self.sample_rate!r}"
+            )
+        return super()._records(X, y, multiplicity)
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         mu = gaussian_mu(epsilon, self.delta)
@@ -106,7 +118,7 @@ neighbouring, n_records, class_weight, bounds, counts_share
         for step in range(self.n_steps):
 
             def slope(margins, rng, beta=beta):
-                return -self._clipped_total(margins, beta, rng)
+                return -margins.pull(beta, rate=self.sample_rate, rng=None if self.sample_rate is None else rng)
 
             # What one record moves, in units of `lengths`, has length 1 at most.
             noisy = steps.sampled(slope, self.sample_rate, 1.0, self.noise_multiplier_, lengths)
@@ -115,15 +127,6 @@ neighbouring, n_records, class_weight, bounds, counts_share
                 mean = mean + beta / kept
         self._store_units(mean, frame)
         return claim
-
-    def _clipped_total(self, margins: Margins, beta: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Weighted sum (D,) of what the records of one step pull at coefficients beta."""
-        seen: Any = slice(None)
-        if self.sample_rate is not None:
-            seen = np.flatnonzero(rng.random(len(margins.values)) < self.sample_rate)
-        rows, scores = margins.signed[seen], margins.values[seen] + margins.signed[seen] @ beta
-        pull = np.minimum(logistic_pull(scores, out=scores), margins.caps[seen])
-        return (pull if margins.weights is None else pull * margins.weights[seen]) @ rows
 
 
 @cache

@@ -25,7 +25,7 @@ from helpers.erm import partitions
 from helpers.erm.calibration import class_weights
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
-from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
+from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
 from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
@@ -76,6 +76,13 @@ class Records(NamedTuple):
             return (self.rows.shape, self.rows.fingerprint())
         return tuple(part for part in (self.rows, self.codes, self.multiplicity) if part is not None)
 
+    def table(self) -> Table:
+        """The rows as a table, which they may be already."""
+        if isinstance(self.rows, Table):
+            return self.rows
+        numbers = None if self.multiplicity is None else self.multiplicity.astype(float)
+        return Table(list(blocks_of([self.rows], self.codes, numbers)), self.rows.shape)
+
 
 def class_weight_among(*names: str | None) -> Check:
     """For a declaration: one of the names, or weights in [0, 1] by label, not all 0.
@@ -119,6 +126,8 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
     # Whether the rows lie in a ball together with a constant feature, which then carries the offset. Such rows are
     # made from some of the records at a time; rows of one's own are written out.
     _rows_in_ball = True
+    # Whether X may come in parts (`helpers.erm.partitions`).
+    _takes_parts = True
     # Of classes that have no such parameters:
     neighbouring: Any = REPLACE_ONE
     n_records: int | None = None
@@ -192,13 +201,8 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
         # A number of records that is given need not be that of the rows, which can then be private and 0.
         fewest = 1 if self.n_records is None else 0
-        in_parts = False
-        # A plain array, which needs no second look, is by far the most frequent.
-        if self._rows_in_ball and type(X) is not np.ndarray:
-            X = gathered(X)
-            in_parts = is_partitioned(X)
-        if in_parts:
-            self.n_features_in_ = X.shape[1]
+        if self._takes_parts:
+            X, y = admitted(self, X, y, fewest=fewest)
         else:
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
@@ -214,12 +218,10 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
                 raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {total:.0e}")
             multiplicity = multiplicity.astype(np.int64)
         self.classes_ = np.unique(self.classes)
-        if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
+        if is_partitioned(X) or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
             unfitted.random_state = None  # the seed is no concern of a worker
-            rows: Any = table(X, y, multiplicity, self.classes_, unfitted._rows)
-            if rows.shape[0] < fewest:
-                raise ValueError("X must have one or more records, got 0 sample(s)")
+            rows: Any = table(X, y, self.classes_, multiplicity, unfitted._rows, fewest=fewest)
             codes, multiplicity, sizes = np.empty(0, np.intp), None, rows.sizes
         else:
             codes, rows = label_codes(y, self.classes_), self._rows(X).written(order="F")
@@ -281,7 +283,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
 
         `weights` (K,) are those of the classes.
         """
-        loss, table, n = self._loss(), records.rows, records.divisor
+        loss, n = self._loss(), records.divisor
         linear = noise / n
         if self.prior is not None:
             linear = linear - regularization * self._anchor()
@@ -290,11 +292,8 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
             sums, linear = SoftmaxSums(loss, weights), linear.reshape(loss.n_classes - 1, -1)
         else:
             sums = MarginSums(loss, weights)
-        if not isinstance(table, Table):
-            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
-            table = Table(list(blocks_of([table], records.codes, numbers)), table.shape)
         mean_weight = float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n
-        risk = Risk(table, sums, regularization, linear, n, mean_weight, float(self.radius))
+        risk = Risk(records.table(), sums, regularization, linear, n, mean_weight, float(self.radius))
         return risk.minimiser(distance).beta
 
     def _store(self, beta: NDArray) -> None:

@@ -17,6 +17,7 @@ from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
 from helpers.data.domain import Attribute, Domain
+from helpers.erm.risk import Block
 from helpers.privacy import REPLACE_ONE, Ledger
 
 LABEL_SHARE = 0.2
@@ -77,7 +78,7 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     Parameters
     ----------
     ledger : Ledger
-        Of codes (n, number of attributes + 1) from `Domain.encode`, the label last. Under replace-one the number of
+        Of a `Table` of the records themselves, its codes positions in `domain.classes`. Under replace-one the number of
         records is public, and is used.
     domain : Domain
         Public.
@@ -88,12 +89,14 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
     levels = [_levels(attribute) for attribute in domain.attributes]
 
-    def told(codes):
-        tables = [np.bincount(codes[:, j], minlength=size).astype(float) for j, size in enumerate(domain.sizes)]
-        answers = [weight * tables.pop()]
-        for table, depth in zip(tables, levels, strict=True):
+    ends = np.cumsum(domain.sizes[:-1])
+
+    def told(records):
+        cells = np.zeros(ends[-1]) + records.total(_cell_counts, domain)
+        answers = [weight * records.sizes]
+        for counts, depth in zip(np.split(cells, ends[:-1]), levels, strict=True):
             # Left half less right half of every node, level by level from the root.
-            answers += [level[::2] - level[1::2] for level in node_sums(table)[1:]] if depth else [table]
+            answers += [level[::2] - level[1::2] for level in node_sums(counts)[1:]] if depth else [counts]
         return answers
 
     counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
@@ -109,6 +112,12 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     sizes = np.maximum(counts, _LEAST)
     cells = denoised(domain, noisy, n_records, spread)
     return Marginals(cells, counts, sizes / sizes.sum(), n_records, on_count)
+
+
+def _cell_counts(domain: Domain, block: Block) -> NDArray[np.intp]:
+    """Numbers of records in the cells of all attributes, one after the other."""
+    X = block.rows.base
+    return np.concatenate([np.bincount(one.encode(X), minlength=one.size) for one in domain.attributes])
 
 
 class RankFeatures:

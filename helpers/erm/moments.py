@@ -27,6 +27,7 @@ Source: the sufficient statistics of Vu and Slavkovic 2009 and of Wang 2018 (ada
 """
 
 import math
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -38,9 +39,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.data.domain import Domain
 from helpers.erm.marginals import RankFeatures, noisy_marginals
+from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
+from helpers.erm.risk import Rows
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, PrivateMixin, gaussian_mu
-from helpers.validation import Check, any_value, choice, label_codes, real, validate_records
+from helpers.validation import Check, any_value, choice, real
 
 _N_BINS = 32
 _SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing
@@ -167,27 +170,36 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.neighbouring = neighbouring
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from records X (n, d) with labels y (n,); returns self."""
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from records X (n, d) with labels y (n,); returns self.
+
+        They may be arrays, or of numbers alone memory maps, `Chunks` or Dask collections (`helpers.erm.partitions`).
+        """
         self._forget()
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        records = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
-        domain = self._public_domain(records[0].shape[1])
-        label_codes(records[1], np.array(domain.classes))
-        self._learn(domain, Ledger(tuple(records), self.neighbouring, self._noise_generator(*records)))
+        X, y = admitted(self, X, y, dtype=dtype, fewest=fewest)
+        domain = self._public_domain(X.shape[1])
+        # Elsewhere a record that the domain does not allow is found by the first query, which then releases nothing.
+        make = partial(_allowed_rows, domain) if is_dask(X) else Rows
+        records = table(X, y, domain.classes, make=make, fewest=fewest)
+        key: tuple = (X, y)
+        if is_partitioned(X):
+            key = () if self.random_state is None else (records.shape, records.fingerprint())
+        ledger = Ledger(records, self.neighbouring, self._noise_generator(*key))
+        ledger.assume(*records.assumes)
+        self._learn(domain, ledger)
         return self
 
     def _learn(self, domain: Domain, ledger: Ledger) -> None:
         """Set what is fitted, from two answers of the ledger."""
         mu = gaussian_mu(self.epsilon, self.delta)
         first, second = mu * math.sqrt(self.marginals_share), mu * math.sqrt(1 - self.marginals_share)
-        coded = ledger.view(lambda records: (records[0], domain.encode(*records)))
         self.classes_ = np.array(domain.classes)
-        self.marginals_ = noisy_marginals(coded.view(lambda records: records[1]), domain, first)
+        self.marginals_ = noisy_marginals(ledger, domain, first)
         self.features_ = RankFeatures(domain, self.marginals_.cells)
-        self._solve(_noisy_moments(coded, self.features_, self.marginals_.priors, second))
+        self._solve(_noisy_moments(ledger, self.features_, self.marginals_.priors, second))
         source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
         schema = f"domain public (bins, categories, set of labels): {domain.basis}"
         self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=(schema,))
@@ -267,12 +279,12 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.shapes_: list[Shape] = []
         start = 0
         features = self.features_
-        for attribute, table, places in zip(features.domain.attributes, features.tables, features.places, strict=True):
-            stop = start + table.shape[1]
+        for attribute, curve, places in zip(features.domain.attributes, features.tables, features.places, strict=True):
+            stop = start + curve.shape[1]
             # The coefficients are `vectors` times numbers with the noise's `spreads`.
-            on_values = table @ vectors[start:stop]
+            on_values = curve @ vectors[start:stop]
             blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
-            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ table.T, blur))
+            self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ curve.T, blur))
             start = stop
 
 
@@ -320,7 +332,7 @@ def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation)
 
 
 def _noisy_moments(ledger, features, priors, mu) -> _Moments:
-    """The second release, of a ledger of records (n, d) and their codes."""
+    """The second release, of a ledger of a `Table` of records (n, d)."""
     sigma, t, k = moments_noise(priors, 1.0, ledger.neighbouring)
     # An orthonormal basis of the vectors whose entries add up to zero.
     basis, size = helmert(len(priors)), RankFeatures.count(features.domain)
@@ -328,15 +340,9 @@ def _noisy_moments(ledger, features, priors, mu) -> _Moments:
     above = np.triu_indices(size, 1)
 
     def moments(records):
-        X, codes = records[0], records[1][:, -1]
-        means, second, start = np.zeros((len(basis), size)), np.zeros((size, size)), 0
-        for rows in _clipped(features, X):
-            block = codes[start : start + len(rows)]
-            means += labels[block].T @ rows
-            second += rows.T @ rows
-            start += len(rows)
-        counts = k * np.bincount(codes, minlength=len(priors)) @ labels
-        return means, counts, second.diagonal(), second[above]
+        sums = np.zeros((len(basis) + size, size)) + records.total(_sums, features, labels)
+        means, second = np.split(sums, [len(basis)])
+        return means, k * records.sizes @ labels, second.diagonal(), second[above]
 
     # The module's theorem: in units of the noise's own sizes all of it moves by 1.
     units = sigma, sigma, t, t / math.sqrt(2)
@@ -346,6 +352,24 @@ def _noisy_moments(ledger, features, priors, mu) -> _Moments:
     second.T[above] = products
     of_class = sigma / mu * math.sqrt(1 - 1 / len(priors))  # the basis spreads it evenly over the classes
     return _Moments(basis.T @ means, basis.T @ counts / k, second, of_class, of_class / k, t / mu)
+
+
+def _allowed_rows(domain, X):
+    """Records as rows, if the domain has them: else ValueError."""
+    for attribute in domain.attributes:
+        attribute.encode(X)
+    return Rows(X)
+
+
+def _sums(features, labels, block):
+    """Sums of a_y phi' and, below them, of phi phi'."""
+    size, width, start = labels.shape[1], RankFeatures.count(features.domain), 0
+    sums = np.zeros((size + width, width))
+    for rows in _clipped(features, block.rows.base):
+        sums[:size] += labels[block.codes[start : start + len(rows)]].T @ rows
+        sums[size:] += rows.T @ rows
+        start += len(rows)
+    return sums
 
 
 def _clipped(features, X):

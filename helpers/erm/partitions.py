@@ -1,23 +1,25 @@
 """Records that are not one array: read from files that memory does not hold, or on the workers of a cluster.
 
-The risk of a linear classifier is a sum over records, and everything that a solver wants to know about them is one: so
-a table of such records has one job, to add up a function over its blocks (`helpers.erm.risk.Table`), and the
-mathematics is the same for all. `fit`
-of `ERMClassifier`, `ObjectivePerturbationClassifier`, `OutputPerturbationClassifier` and, around the second of them,
-`helpers.meta.PrivateLogisticRegression` takes
+The risk of a linear classifier is a sum over records, and so is everything that a solver, a step of gradient descent or
+a query for marginals and moments wants to know about them: a table of such records has one job, to add up a function
+over its blocks (`helpers.erm.risk.Table`), and the mathematics is the same for all. `fit` of `ERMClassifier`,
+`ObjectivePerturbationClassifier`, `OutputPerturbationClassifier` and, around the second of them,
+`helpers.meta.PrivateLogisticRegression`, of `DPGradientDescentClassifier` and of `PrivateMomentClassifier` takes
 
-* arrays; a large one is never copied, unless bounds or a centre map it;
+* arrays; a large one is never copied, unless bounds or a centre map it, or gradient descent scales it;
 * memory maps (`numpy.load(file, mmap_mode="r")`) and `Chunks`, which are read again for every pass, with labels in
   memory: `read_parquet` makes both from a file;
-* Dask arrays and data frames, with labels cut in the same way: the blocks stay on the workers. What comes back is sums
-  of gradients, Hessians and class sizes, and at most an eighth of the records (64 MB) for a first approximation.
+* Dask arrays and data frames, with labels cut in the same way: the blocks stay on the workers. What comes back is sums,
+  of gradients, Hessians, moments, and class sizes, and to a minimiser at most an eighth of the records (64 MB) for a
+  first approximation.
 
-A minimiser needs several passes over the same records, so there is no `partial_fit`.
+Minimisers and steps need several passes over the same records, and moments two, so there is no `partial_fit`.
 
-What privacy assumes here: the sums arrive without noise, which is added to the result once. Whoever runs the program,
-the scheduler and the workers are trusted with the records, as is the network between them (encrypt it: Dask's
-`Security`), and they alone may see what is summed; `Guarantee.assumes` says so. Errors say what is wrong with records
-and no value of one, and nothing about records raises on a worker, whose log would print its arguments.
+What privacy assumes here: the sums arrive without noise, which the process that called `fit` adds to what is released.
+Whoever runs the program, the scheduler and the workers are trusted with the records, as is the network between them
+(encrypt it: Dask's `Security`), and they alone may see what is summed; `Guarantee.assumes` says so. Errors say what is
+wrong with records and no value of one, and nothing about records raises on a worker, whose log would print its
+arguments.
 """
 
 import math
@@ -32,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.erm.risk import Block, Rows, Table, blocks_of, joined
-from helpers.validation import check_integer, label_codes
+from helpers.validation import check_integer, label_codes, validate_records
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
 FEW = 1 << 18  # entries of a table that is written out as rows
@@ -165,7 +167,27 @@ def gathered(X: Any) -> Any:
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, _checked_chunks(X).read())])
 
 
-def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -> Table:
+def admitted(estimator: Any, X: Any, y: Any, *, fewest: int, dtype: Any = np.float64) -> tuple[Any, Any]:
+    """X and y as `table` takes them: parts as they are, an array checked to have `fewest` records of `dtype`.
+
+    Sets the estimator's `n_features_in_`. Raises ValueError as `gathered` and `validate_records` do.
+    """
+    X = gathered(X)
+    if not is_partitioned(X):
+        return validate_records(estimator, X, y, dtype=dtype, ensure_min_samples=fewest)
+    estimator.n_features_in_ = X.shape[1]
+    return X, y
+
+
+def table(
+    X: Any,
+    y: Any,
+    classes: Any,
+    multiplicity: Any = None,
+    make: Callable[[NDArray], Rows] = Rows,
+    *,
+    fewest: int = 0,
+) -> Table:
     """The table of records (X, y) whose rows are made from some of X at a time.
 
     Parameters
@@ -173,19 +195,30 @@ def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -
     X : ndarray (n, d), Chunks, memory map, or Dask array or data frame
         An array has been checked already.
     y : array (n,), or Dask array or series that is cut like X
-    multiplicity : as y, of int64, or None
-    classes : ndarray (K,)
+    classes : array (K,)
         Public and sorted.
+    multiplicity : as y, of int64, or None
     make : callable
-        Of an array (m, d) of finite floats, to its `Rows`; with Dask it has to be pickled.
+        Of an array (m, d) of finite floats, to its `Rows`: the records themselves if left out. With Dask it has to be
+        pickled; a ValueError of its own must hold no value of a record.
+    fewest : int
+        Number of records that parts must have at least.
 
     Raises
     ------
     ValueError
         X, y or multiplicity is not what is allowed; no message holds a value of a record.
     """
-    if is_dask(X):
-        return _dask_table(X, y, multiplicity, classes, make)
+    found = (_dask_table if is_dask(X) else _table_here)(X, y, np.asarray(classes), multiplicity, make)
+    if len(found) < fewest:
+        raise ValueError("X must have one or more records, got 0 sample(s)")
+    return found
+
+
+# Records in this process
+
+
+def _table_here(X, y, classes, multiplicity, make) -> Table:
     y = column_or_1d(y, warn=True)
     kind = np.uint8 if len(classes) <= 256 else np.intp
     codes = np.concatenate(
@@ -194,14 +227,13 @@ def table(X: Any, y: Any, multiplicity: Any, classes: NDArray, make: Callable) -
     if len(codes) != X.shape[0]:
         raise ValueError(f"y must hold {X.shape[0]} labels, as many as X has records, got {len(codes)}")
     weights = None if multiplicity is None else multiplicity.astype(float)
-    shape = (len(codes), make(np.zeros((1, X.shape[1]))).width)
+    shape = (len(codes), make(np.empty((0, X.shape[1]))).width)
     sizes = _sizes(codes, multiplicity, len(classes))
     if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        return Table(list(blocks_of([X], codes, weights, make)), shape, sizes)
+        # Where rows are the records themselves, those who ask cut them by what they make of them.
+        blocks = [Block(Rows(X), codes, weights)] if make is Rows else list(blocks_of([X], codes, weights, make))
+        return Table(blocks, shape, sizes)
     return Table(_Stream(_checked_chunks(X), codes, weights, make), shape, sizes, keeps=False)
-
-
-# Records in this process
 
 
 @dataclass
@@ -261,7 +293,7 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def _dask_table(X, y, multiplicity, classes, make) -> Table:
+def _dask_table(X, y, classes, multiplicity, make) -> Table:
     import dask
 
     columns = {"X": X, "y": y} | ({} if multiplicity is None else {"multiplicity": multiplicity})
@@ -294,10 +326,14 @@ def _part(X, y, multiplicity, width, classes, make) -> tuple[str, Table]:
         flaw = f"y must hold labels among classes={tuple(classes.tolist())!r}, found others"
     elif not flaw and numbers is not None and (numbers.dtype.kind not in "iu" or (numbers < 1).any()):
         flaw = "multiplicity must be integers of at least 1, found others"
+    if not flaw:
+        codes = np.searchsorted(classes, y)
+        try:
+            blocks = list(blocks_of([X], codes, None if numbers is None else numbers.astype(float), make))
+        except ValueError as error:
+            flaw = str(error)
     if flaw:
         return flaw, Table([], (0, 0), np.zeros(len(classes), np.int64))
-    codes = np.searchsorted(classes, y)
-    blocks = blocks_of([X], codes, None if numbers is None else numbers.astype(float), make)
-    shape = (len(X), make(np.zeros((1, width))).width)
+    shape = (len(X), make(np.empty((0, width))).width)
     # Nothing is kept between two sums: it would have to travel.
-    return "", Table(list(blocks), shape, _sizes(codes, numbers, len(classes)), keeps=False)
+    return "", Table(blocks, shape, _sizes(codes, numbers, len(classes)), keeps=False)

@@ -157,8 +157,8 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         Parameters
         ----------
         X : array (m, d)
-            Or, for objective and output perturbation, a memory map, `Chunks` or a Dask collection: records that memory
-            does not hold (`helpers.erm.partitions`).
+            Or, but for coordinate descent, a memory map, `Chunks` or a Dask collection: records that memory does not
+            hold (`helpers.erm.partitions`).
         y : array (m,)
         multiplicity : array (m,) of int, optional
             How many equal records each row stands for, at least 1: the same mechanism as for the table written out, and

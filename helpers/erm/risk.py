@@ -281,6 +281,9 @@ class Table:
 
     assumes: ClassVar[tuple[str, ...]] = ()
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
     def total(
         self, function: Callable[..., Any], *arguments: Any, beside: list | None = None, kept: list | None = None
     ) -> Any:

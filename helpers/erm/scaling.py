@@ -8,6 +8,7 @@ looked at, and what that costs, is left to the subclasses.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -16,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from helpers.erm.linear import Records
 from helpers.erm.losses import LOGISTIC
 from helpers.erm.perturbation import PrivateLinearClassifier, Public
-from helpers.erm.risk import Rows
+from helpers.erm.risk import Block, Rows, Table
 from helpers.privacy import Ledger
 from helpers.validation import Check, check_choice, check_classes, choice, optional, real
 
@@ -119,7 +119,7 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
     sum of the slopes along each coordinate, before its weight.
     """
 
-    _rows_in_ball = False
+    _rows_in_ball = _takes_parts = False
     _allowed: ClassVar[dict[str, Check]] = {
         "delta": real(low=0, high=1, inclusive="neither"),
         "step": real(low=0, high=1e6, inclusive="high"),
@@ -195,14 +195,23 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         if self._scale_share:
 
             def squares(records):
-                return np.array([column @ column for column in records.rows.T[:d]]) * records.rows.shape[1]
+                return (np.zeros(d) + records.table().total(_squares, d)) * len(lengths)
 
             size = math.sqrt(d)  # each record adds a vector of [0, 1]^d
             noisy = ledger.gaussian(squares, size, multiplier)
             self.moments_ = floored(noisy, public.divisor, size * multiplier)
             lengths[:d] = np.sqrt(self.moments_)
             frame = frame._replace(factor=frame.factor / lengths[:d], largest=frame.largest / lengths)
-        return frame, ledger.view(lambda records: Margins(self, records, lengths, frame, public))
+
+        def margins(records):
+            weights = self._weights(records.sizes) if self.class_weight == "balanced" else public.weights
+            made = partial(Margins, lengths=lengths, weights=weights, longest=longest, offset=offset)
+            if isinstance(records.rows, Table):
+                return MarginTable(records.rows, made)
+            return made(records.rows, records.codes)
+
+        longest, offset = self._longest(frame), self.offset_
+        return frame, ledger.view(margins)
 
     # Steps
 
@@ -229,18 +238,28 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         self.coef_, self.intercept_ = coef[None], np.array([self.offset_ + constant - coef @ frame.center])
 
 
+def _squares(d: int, block: Block) -> NDArray[np.float64]:
+    """Sums (d,) of the squares of the first d entries of rows."""
+    return np.array([column @ column for column in block.rows.base.T[:d]])
+
+
 class Margins:
     """Rows times the sign of their class, and their scores at the coefficients so far: private, and in a ledger only.
 
     Parameters
     ----------
-    model : ScaledLinearClassifier
-    records : Records
-        Their rows are overwritten.
+    rows : ndarray (m, D)
+        They are overwritten.
+    codes : ndarray (m,) of int
+        Classes 0 and 1.
     lengths : ndarray (D,)
         What entries of rows are divided by.
-    frame : Frame
-    public : Public
+    weights : ndarray (2,), or None if all are 1.
+        Of the classes.
+    longest : float
+        Length that a record's gradient is clipped to.
+    offset : float
+        Part of all scores.
 
     Attributes
     ----------
@@ -254,15 +273,13 @@ class Margins:
         For what the records pull.
     """
 
-    def __init__(self, model: ScaledLinearClassifier, records: Records, lengths: NDArray, frame: Frame, public: Public):
-        signs = 2.0 * records.codes - 1
-        for column, length in zip(records.rows.T, lengths, strict=True):
+    def __init__(self, rows: NDArray, codes: NDArray, *, lengths: NDArray, weights: Any, longest: float, offset: float):
+        signs = 2.0 * codes - 1
+        for column, length in zip(rows.T, lengths, strict=True):
             column /= length
             column *= signs
-        self.signed, self.values = records.rows, model.offset_ * signs
-        weights = model._weights(records.sizes) if model.class_weight == "balanced" else public.weights
-        self.weights = None if weights is None else weights[records.codes]
-        longest = model._longest(frame)
+        self.signed, self.values = rows, offset * signs
+        self.weights = None if weights is None else weights[codes]
         # Of numpy's two ways to add up products, the one over columns makes no table.
         self.caps = longest / np.maximum(np.sqrt(sum(column * column for column in self.signed.T)), longest)
         self.buffer = np.empty(len(self.values))
@@ -270,6 +287,36 @@ class Margins:
     def move(self, j: int, by: float) -> None:
         """Follow coefficient j, which has grown by `by`."""
         self.values += by * self.signed[:, j]
+
+    def pull(self, beta: NDArray, rate: float | None, rng: Any) -> NDArray[np.float64]:
+        """Weighted sum (D,) of what records pull at coefficients beta; with a rate, of those that `rng` draws."""
+        seen: Any = slice(None) if rate is None else np.flatnonzero(rng.random(len(self.values)) < rate)
+        rows, scores = self.signed[seen], self.values[seen] + self.signed[seen] @ beta
+        pull = np.minimum(logistic_pull(scores, out=scores), self.caps[seen])
+        return (pull if self.weights is None else pull * self.weights[seen]) @ rows
+
+
+class MarginTable(NamedTuple):
+    """Records in parts, whose `Margins` are made of a copy of the rows for every sum.
+
+    Attributes
+    ----------
+    table : Table
+        Of rows of the frame.
+    make : callable
+        Of rows and codes, to their `Margins`.
+    """
+
+    table: Table
+    make: Callable[[NDArray, NDArray], Margins]
+
+    def pull(self, beta: NDArray, rate: float | None, rng: Any) -> NDArray[np.float64]:
+        """As that of `Margins`; with Dask there can be no rate, as a worker has no generator."""
+        return np.zeros(len(beta)) + self.table.total(_pull, self.make, beta, rate, rng)
+
+
+def _pull(make: Callable, beta: NDArray, rate: float | None, rng: Any, block: Block) -> NDArray[np.float64]:
+    return make(block.rows.base.copy(order="F"), block.codes).pull(beta, rate, rng)
 
 
 def logistic_pull(margins: NDArray, out: NDArray) -> NDArray[np.float64]:
