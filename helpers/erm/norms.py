@@ -90,7 +90,7 @@ class RowPolytope:
     def norm(self, b: ArrayLike) -> float:
         """||b||_K of a vector (D,), or of a matrix (K - 1, D) for several classes, where columns count by their length.
 
-        Of b in a block only the part that rows can have, with entries that add up to 0, is looked at.
+        A row's entries in a block sum to 0, so of b's entries there only the differences from their mean count.
 
         >>> RowPolytope((0.5, 0.5, 0.5, 1.0), [(0, 1, 2)]).norm([0.5, -0.25, -0.25, 1.0])
         1.0
@@ -103,6 +103,7 @@ class RowPolytope:
         if self.blocks:
             t = float(np.ravel(b)[-1]) / self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
+                # w = y/s + t/k, from the part of y that rows can have.
                 y = np.ravel(b)[list(block)]
                 parts.append(np.abs((y - y.mean()) / scale + t / len(block)).sum())
         return float(max(parts))
@@ -131,14 +132,18 @@ class RowPolytope:
             balls = rng.uniform(-1, 1, (1, len(numbers)))
         else:
             directions = rng.normal(size=(n_scores, len(numbers)))
+            # A uniform point of a ball in m dimensions has a uniform direction and a length of law U^{1/m}.
             balls = directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=len(numbers)) ** (1 / n_scores)
         point[:, numbers] = balls * np.array(self.widths)[numbers]
         if self.blocks:
             t = self._constant(rng)
             point[0, -1] = t * self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
+                # The body is symmetric: its slice at -t is minus that at t.
                 w = math.copysign(1.0, t) * _slice_point(len(block), abs(t), rng)
                 point[0, list(block)] = scale * (w - t / len(block))
+        # In p dimensions a Gamma length of shape p + 1, times a uniform point of the body, has this density (Hardt and
+        # Talwar 2010, Section 4).
         return point * rng.gamma(n_scores * self.dimension + 1, 1 / rate)
 
     @cached_property
@@ -173,11 +178,14 @@ class RowPolytope:
         slope = -self._log_share(knee) / knee
         tail = (math.exp(-slope * knee) - math.exp(-slope)) / slope if knee < 1 else 0.0
         while True:
+            # One of the two pieces under the bound on the volume, by its area.
             if rng.uniform() * (knee + tail) < knee:
                 t, bound = knee * rng.uniform(), 0.0
             else:
+                # An exponential law cut to [knee, 1], by inverting its distribution function.
                 t = knee - math.log1p(rng.uniform() * math.expm1(-slope * (1 - knee))) / slope
                 bound = -slope * t
+            # Accepted with probability volume over bound; 1 - U is never 0.
             if math.log(1 - rng.uniform()) + bound <= self._log_share(min(t, 1.0)):
                 return t if rng.uniform() < 0.5 else -t
 
@@ -224,12 +232,15 @@ def simplex_rows(boxed: NDArray, X: NDArray, blocks: tuple[tuple[int, ...], ...]
     """
     d = X.shape[1]
     n_attributes = d - sum(len(block) - 1 for block in blocks)
+    # `into_ball` gives each of d columns the length radius / sqrt(d); here a block counts as one attribute, so numbers
+    # may be longer.
     rows = boxed * math.sqrt(d / n_attributes)
     for block in blocks:
         k = len(block)
         part = np.clip(X[:, list(block)], 0, 1)
         total = part.sum(axis=1, keepdims=True)
         share = np.divide(part, total, out=np.full_like(part, 1 / k), where=total > 0)
+        # e_c - 1/k has length sqrt((k - 1)/k); so a corner gets the length radius / sqrt(n_attributes).
         length = _SHRINK * radius * math.sqrt(k / (k - 1) / n_attributes)
         rows[:, list(block)] = length * (share - 1 / k)
     return rows
@@ -283,6 +294,7 @@ def _slice_point(k, t, rng) -> NDArray[np.float64]:
     weights = _log_weights(k, t)
     piece = rng.choice(len(weights), p=np.exp(weights - logsumexp(weights)))
     i, power = (int(of_pieces[piece]) for of_pieces in _pieces(k)[:2])
+    # N has a density in proportion to N^{power - 1} on its interval.
     negative = (1 - t) / 2 * rng.uniform() ** (1 / power) if power else 0.0
     order, point = rng.permutation(k), np.empty(k)
     point[order[:i]] = (negative + t) * _shares(i, rng)
