@@ -67,6 +67,7 @@ class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
         fewest = 1 if getattr(self, "neighbouring", None) is REPLACE_ONE else 0
         records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         self.classes_ = np.unique(np.asarray(self.classes))
+        # Only for its refusal: no guarantee is about a label outside the public classes.
         label_codes(records[1], self.classes_)
         relation, plan = self._planned(*records)
         self._learn(Ledger(records, relation, self._noise_generator(*records)), plan)
@@ -173,6 +174,7 @@ def restate(fitted: Any, guarantee: Guarantee) -> None:
     if isinstance(fitted, BaseEstimator):
         fitted = vars(fitted)
         fitted.update({name: guarantee for name, value in fitted.items() if isinstance(value, Guarantee)})
+    # Guarantees may stand at any depth: in a learner inside a pipeline inside a list, say.
     if isinstance(fitted, dict):
         fitted = list(fitted.values())
     if isinstance(fitted, list | tuple):
