@@ -65,6 +65,8 @@ class Curator:
         if self._pure:
             noisy = self._counts.laplace(lambda counts: counts(attributes), float(self._moved_cells), budget)
             return Measurement(attributes, noisy, math.sqrt(2) * self._moved_cells / budget)
+        # Gaussian noise of multiplier m costs rho = 1 / (2 m^2); two cells that move by 1 each are a move of sqrt(2) in
+        # l2.
         multiplier, moved = 1 / math.sqrt(2 * budget), math.sqrt(self._moved_cells)
         noisy = self._counts.gaussian(lambda counts: counts(attributes), moved, multiplier)
         return Measurement(attributes, noisy, moved * multiplier)
@@ -73,6 +75,7 @@ class Curator:
         """Number of records: public under replace-one, else measured; at least 1."""
         if self.ledger.neighbouring is REPLACE_ONE:
             return float(self.ledger.n_records())
+        # The marginal of no attributes has one cell, which holds all records.
         return max(float(self.measure((), budget).counts), 1.0)
 
     def choose(self, scores: Callable[[Counter], NDArray], sensitivity: float, budget: float) -> int:
@@ -112,12 +115,14 @@ class Curator:
 
     @property
     def _moved_cells(self) -> int:
+        """Cells of a marginal that one record moves by 1: the one it leaves and the one it enters."""
         return 1 if self.ledger.neighbouring is ADD_REMOVE else 2
 
 
 def _counter(codes: NDArray, sizes: Sequence[int]) -> Counter:
     """Exact marginals of coded records (n, m), each counted once."""
 
+    # Exact counts are kept inside the private view, since choices ask for the same marginals again and again.
     @cache
     def counts(attributes):
         shape = tuple(sizes[j] for j in attributes)
