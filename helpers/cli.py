@@ -146,6 +146,7 @@ def _record(options) -> None:
     values = _values(chapter, options)
     if own := own_data.names(values):
         raise ChapterError(f"dpbook record must have data that others have too, got {', '.join(own)}")
+    # Read from the code, so that a chapter that keeps nothing is refused before it runs.
     expected = freshness.kept_names(chapter.code, chapter.defaults | values)
     if not expected:
         raise ChapterError(f"chapter {chapter.name} must keep a table (book.keep) to be recorded, it keeps none")
@@ -153,6 +154,7 @@ def _record(options) -> None:
         # Asked before the run, which may take days; a name with * is known only after it, and is asked for in `commit`.
         record.refuse_conflicts(chapter, values, [name for name in expected if "*" not in name])
     chapters.check_writable(paths.RESULTS)
+    # Before the run: what the tables depend on must be as it was when the run began.
     provenance = record.origin(chapter, values)
     notebook, seconds = _executed(chapter, values, options)
     if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
@@ -256,6 +258,7 @@ def _few(names: Sequence[str]) -> str:
 
 def _refresh(options) -> None:
     chosen = [chapters.chapter(name) for name in options.names]
+    # Named chapters are executed even if they are fresh.
     for chapter in chosen or [entry for entry in chapters.chapters() if entry.changes()]:
         print(f"executing {chapter.name} ...", flush=True)
         chapter.execute()
@@ -325,7 +328,7 @@ def _predict(options) -> None:
 
 @contextmanager
 def _bad_input_refused() -> Iterator[None]:
-    """What files and arguments are refused for ends the command with its one line and exit code 2."""
+    """Turn a ValueError about files or arguments into a `ChapterError`: one line, and exit code 2."""
     try:
         yield
     except ValueError as error:

@@ -155,5 +155,5 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _wide(content: str) -> str:
-    """What may be wider than a phone, and is moved by itself there; the keyboard reaches it."""
+    """The content in a box that scrolls sideways on a narrow screen and can be reached by keyboard."""
     return f'<div class="wide" tabindex="0">{content}</div>'

@@ -320,7 +320,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def _reported(notebook: Path) -> Iterator[None]:
-    """What stops a kernel, as one kind of error."""
+    """Turn whatever stops a kernel into a `RunError` that names the notebook and, where known, the cell."""
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 

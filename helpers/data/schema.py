@@ -96,7 +96,7 @@ class Column:
         return what + (" or missing" if self.missing else "")
 
     def attributes(self, first: int) -> list[Attribute]:
-        """The same for methods that count, where the first of its columns of X is column `first`."""
+        """The column as attributes of a `Domain`, for methods that count; `first` is the first of its columns in X."""
         if not self.is_ordered:
             levels = [feature.partition("=")[2] for feature in self.features]
             return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
@@ -269,7 +269,7 @@ class Schema:
 
     @property
     def domain(self) -> Domain:
-        """The same for methods that work with codes: bins, levels, and classes 0, 1, ..."""
+        """The schema as a `Domain` of bins, levels and classes 0, 1, ..., for methods that work with codes."""
         attributes: list[Attribute] = []
         for column in self.columns:
             attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))

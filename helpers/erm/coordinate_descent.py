@@ -158,10 +158,10 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         self.noise_scales_ = self.noise_multiplier_ * lengths
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
 
-        # The coefficients are those of the last half of the sweeps in the mean.
+        # The result is the mean of the coefficients after each sweep of the last half.
         rate, beta, mean = self._rate(frame), np.zeros(size), np.zeros(size)
         kept = max(round(_AVERAGED * self.sweeps), 1)
-        last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
+        last, by = 0, 0.0  # coordinate and size of the last update, by which the margins are moved in the next query
 
         def slope(margins, j):
             """Minus the weighted sum of what the records pull along coordinate j."""

@@ -46,7 +46,7 @@ center, penalty, regularization, prior, bounds, classes
     delta : float
         In (0, 1): Gaussian noise and zero-concentrated composition.
     n_steps : int
-        T >= 1: at most so many coefficients are not 0.
+        T >= 1, which is also the largest number of coefficients other than 0.
     selection : {"gumbel", "permute_and_flip", "laplace"}
         Law of the noisy choice, which spends half of each step's budget; see the module. Gumbel noise is best.
 

@@ -84,7 +84,7 @@ class RowPolytope:
 
     @property
     def dimension(self) -> int:
-        """Of the space that rows can fill."""
+        """Dimension p of the space that rows can fill: D less one for each block, and less the entries of width 0."""
         return len(self._numbers) + sum(len(block) - 1 for block in self.blocks) + bool(self.blocks)
 
     def norm(self, b: ArrayLike) -> float:
@@ -148,7 +148,7 @@ class RowPolytope:
 
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
-        """Positions of the entries that can be had one by one."""
+        """Positions of the entries that are numbers: not in a block, not always 0, and with blocks not the constant."""
         alone = np.array(self.widths) > 0
         for block in self.blocks:
             alone[[*block, -1]] = False
@@ -166,7 +166,7 @@ class RowPolytope:
 
     @cached_property
     def _knee(self) -> float:
-        """Where the volume has fallen to 1/e; 1 if it does not."""
+        """Value t of the constant at which the slice's volume has fallen to 1/e of that at 0; 1 if it never does."""
         return 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
 
     def _constant(self, rng) -> float:
@@ -284,7 +284,7 @@ def _pieces(k) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 
 
 def _log_weights(k, t) -> NDArray[np.float64]:
-    """Log volumes of the pieces of the slice."""
+    """Log volumes of the pieces of the slice at t, one for each term of `_pieces`."""
     _, power, rest, log_factor = _pieces(k)
     return log_factor + xlogy(rest, t) + xlogy(power, (1 - t) / 2)
 
@@ -303,6 +303,6 @@ def _slice_point(k, t, rng) -> NDArray[np.float64]:
 
 
 def _shares(n, rng) -> NDArray[np.float64]:
-    """Uniform on the simplex of n shares."""
+    """Shares (n,) that sum to 1, uniform among all such; exponential numbers over their sum are."""
     parts = rng.standard_exponential(n)
     return parts / parts.sum() if n else parts

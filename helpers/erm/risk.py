@@ -310,8 +310,8 @@ class Table:
         return sum(reversed(pairs))
 
     def sample(self, stride: int) -> "Table":
-        """Every `stride`-th row of a block, in memory, for approximations that cost nothing but time if they are
-        bad."""
+        """Every `stride`-th row of each block, written out in memory: a bad approximation from it costs time, and no
+        accuracy."""
         found = []
         for rows, *rest in self.blocks:
             factors = None if rows.factors is None else rows.factors[::stride]
@@ -606,7 +606,7 @@ class Risk:
         return best._replace(beta=best.beta.reshape(self.linear.shape))
 
     def _newton_step(self, beta, bends, gradient, allowed, digits) -> NDArray[np.float64]:
-        """What the Hessian at beta takes to the gradient, or to a vector at most `allowed` away from it.
+        """Newton step: the Hessian at beta times this vector is the gradient, up to a residual of length `allowed`.
 
         A Hessian of all records is computed where it takes no longer than a few gradients. Elsewhere, Newton's systems
         are solved by conjugate gradients from products with it; where they do not converge in the time of a Hessian,

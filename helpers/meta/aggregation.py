@@ -81,8 +81,8 @@ class _DisjointLearners(ModelPredictions, Ensemble):
             return np.array([answer(X[parts == k], y[parts == k], self._seed(rng)) for k in range(m)])
 
         def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
-            # Learners that draw from numpy's global state would be coupled: one record could move the answers of all
-            # that come later. So each has it as it was before, or seeded for itself.
+            # Learners that draw from numpy's global generator would be coupled: one record could move the answers of
+            # all that come later. So its state is put back after each learner, and seeded for each one that has a seed.
             before = np.random.get_state()  # noqa: NPY002
             # Neither an error nor a warning may leave: whatever it is, it depends on private values.
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -133,7 +133,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     coef_ : ndarray (1, d); intercept_ : ndarray (1,)
         Noisy.
     estimator_ : classifier
-        As `estimator`, with these in place of its own; all else on it is from a fit to made-up records.
+        A copy of `estimator` with these coefficients; its other fitted attributes come from made-up records.
     guarantee_ : helpers.privacy.Guarantee
     classes_ : ndarray (2,); n_features_in_ : int
 

@@ -85,7 +85,7 @@ class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
         """Set what is fitted."""
 
     def _model(self) -> Any:
-        """What predicts; before the fit, what it will be made from."""
+        """The fitted model that predicts; before the fit, the estimator that it will be made from."""
         return getattr(self, self._predictor, self.estimator)
 
     def __sklearn_tags__(self) -> Tags:
@@ -101,13 +101,13 @@ def new_learner(estimator: Any, **values: Any) -> Any:
 
 
 def with_seed(estimator: Any, seed: int | None) -> Any:
-    """The estimator with this `random_state` for every part of it that draws, a step of a pipeline too."""
+    """The estimator with this `random_state` for every part of it that draws, steps of a pipeline included."""
     names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
     return estimator.set_params(**dict.fromkeys(names, seed))
 
 
 def fit_learner(learner: Any, X: NDArray, y: NDArray) -> Any:
-    """The learner fitted to X (n, d) and y (n,), without the seeds of its noise."""
+    """The learner, fitted to X (n, d) and y (n,), with None in place of every seed of its noise."""
     learner.fit(X, y)
     return with_seed(learner, None)
 

@@ -100,7 +100,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
 
     @abstractmethod
     def _trial_epsilon(self) -> float:
-        """What one candidate may spend."""
+        """Epsilon that one candidate may spend."""
 
     def _learner(self, setting: dict, random_state: int | None) -> Any:
         public = {"epsilon": self._trial_epsilon(), "random_state": random_state}

@@ -299,7 +299,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         return self
 
     def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule) -> dict[str, Any]:
-        """What the fitted object holds besides its guarantee, from the ledger's answers."""
+        """Attributes of the fitted object by name, without its guarantee, computed from the ledger's answers."""
         classes = check_classes("classes", self.classes)
         for_counts, for_cut_off = self._shares()
         # What the caller made is tried before anything is paid for.
@@ -419,7 +419,10 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _as_input(self, X) -> np.ndarray:
-        """What the network sees; cut where 32-bit floats would overflow, which would be seen as an error."""
+        """Rows (n, d) as the network takes them.
+
+        Without bounds, entries are cut where a 32-bit float would overflow: the error would depend on a record.
+        """
         if self.bounds is not None:
             # A ball of radius sqrt(d) has the cube [-1, 1]^d inside.
             return into_ball(X, np.asarray(self.bounds, dtype=float), radius=math.sqrt(X.shape[1]))

@@ -201,7 +201,7 @@ class Schedule:
     # ------------------------------------------------------------------------------------------------ accounting
 
     def event(self) -> DpEvent:
-        """What is run, for dp-accounting; equal steps are counted, wherever they stand.
+        """dp-accounting's event of the whole run; equal steps are counted, wherever they stand.
 
         >>> Schedule.constant(3, sample_rate=1.0, noise_multiplier=2.0).event()
         SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=3)
@@ -413,7 +413,7 @@ def _epsilon_once(
 
 
 def _steps(sigma: NDArray, rates: NDArray) -> Counter[DpEvent]:
-    """How often each step is made."""
+    """Events of the steps and how often each is executed, from noise multipliers and rates (T,)."""
     pairs, counts = np.unique(np.column_stack([sigma, rates]), axis=0, return_counts=True)
     steps: Counter[DpEvent] = Counter()
     for (noise, rate), count in zip(pairs.tolist(), counts.tolist(), strict=True):

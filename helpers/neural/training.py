@@ -157,7 +157,7 @@ def train(
     device : str or torch.device
         "cpu" or "cuda".
     accountant, interval
-        How the guarantee is computed, as `Schedule.calibrate` was told.
+        How the guarantee is computed, with the values that `Schedule.calibrate` was given.
     on_step : callable, optional
         Called with an `ExecutedStep` after every step.
 
@@ -265,7 +265,7 @@ class Descent:
         self.optimizer = optimizer([value for value in self.published.parameters() if value.requires_grad])
 
     def context(self, class_weight: Tensor | None, n_records: int) -> tuple[Any, ...]:
-        """What the noise of a seed depends on besides the records. Before the first step."""
+        """What the noise of a seeded run depends on besides the records; to be called before the first step."""
         known: dict[int, tuple[int, Any]] = {}
         model, loss, augment = (_described(part, known) for part in (self.published, self.loss, self.augment))
         weights = None if class_weight is None else _numpy(class_weight)

@@ -67,7 +67,7 @@ def gaussian_delta(epsilon: float, mu: float | NDArray) -> float | NDArray:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     mu = _check_distances("mu", mu)
-    moved = np.where(mu > 0, mu, 1.0)  # equal laws have delta 0; any other number stands in for the division
+    moved = np.where(mu > 0, mu, 1.0)  # at mu = 0 delta is 0, set below; 1 only avoids the division by 0
     # Both terms in logarithms: e^epsilon overflows and Phi underflows long before their product leaves the range.
     log_upper = log_ndtr(moved / 2 - epsilon / moved)
     log_lower = epsilon + log_ndtr(-moved / 2 - epsilon / moved)

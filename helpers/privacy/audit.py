@@ -438,7 +438,7 @@ def released(model: BaseEstimator, X: ArrayLike | None = None) -> dict[str, NDAr
 
 
 class _Fit(NamedTuple):
-    """What is kept of one fit."""
+    """Guarantee, released values, values whose noise is compared, and the released values of each sub-learner."""
 
     guarantee: Guarantee
     shown: dict[str, NDArray]
@@ -559,7 +559,10 @@ def _commonest(table: NDArray) -> NDArray:
 
 
 def _learners_independence(runs: list[list[dict]]) -> float | None:
-    """The same for each sub-learner and the next; bags without a common record make them opposites, which is right."""
+    """`_independence` of each sub-learner and the next one of the same fit; None without two sub-learners.
+
+    Bags without a common record make their learners opposites, so a negative correlation is no fault.
+    """
     if min(map(len, runs)) < 2:
         return None
 

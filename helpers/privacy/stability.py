@@ -265,7 +265,7 @@ class ChangedRows:
         return replace(known, epsilon=epsilon, delta=delta)
 
     def inner_epsilon(self, epsilon: float, *, delta: float | None = None) -> float:
-        """Epsilon to give a learner that is purely private so that the pipeline has `epsilon`, as `amplify` has it.
+        """Epsilon to give a learner that is purely private so that `amplify` gives the pipeline at most `epsilon`.
 
         Parameters
         ----------

@@ -275,7 +275,7 @@ def _outcomes(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[t
 
 
 def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | TrialError]]:
-    """The same from the workers of a Dask cluster, `jobs` at a time; a worker that dies is replaced by another one."""
+    """`_outcomes` from a Dask cluster, `jobs` at a time; if a worker dies, another one takes over its trial."""
     from distributed import Client, KilledWorker, as_completed
 
     # Plain futures: with joblib's Dask backend a lost scheduler was not always an error (joblib 1.6).
@@ -464,7 +464,7 @@ class _Store:
         self._connection.execute("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?, ?, ?, ?)", entry)
 
     def seconds(self) -> float:
-        """How long the runs took that left trials here, each up to its last one."""
+        """Seconds that earlier runs with this identity took, each from its start to its last finished trial."""
         legs = "SELECT MAX(elapsed) AS leg FROM finished WHERE run = ? GROUP BY started"
         return self._connection.execute(f"SELECT TOTAL(leg) FROM ({legs})", [self._run]).fetchone()[0]
 

@@ -158,11 +158,14 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """Ask the curator within the budget; `model_` and what else is kept."""
 
     def _is_adaptive(self) -> bool:
-        """Whether answers decide how much is asked, so that only the whole budget covers the bill."""
+        """Whether the number or the price of questions depends on earlier answers.
+
+        The bill then differs from run to run, so the guarantee is that of the whole budget.
+        """
         return True
 
     def _total_budget(self) -> float:
-        """In the unit in which the curator's answers add up."""
+        """The whole budget as the curator counts it: epsilon, or rho in zero-concentrated privacy."""
         return float(self.epsilon) if self._pure else zcdp_budget(float(self.epsilon), float(self.delta))
 
 

@@ -39,7 +39,7 @@ def noisy_domain(
     classes : sequence of labels
         Public.
     n_bins : int
-        At most so many bins an attribute.
+        Largest number of bins of an attribute.
     budget : float
         Of both histograms of all columns.
     pure : bool

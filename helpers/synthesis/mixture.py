@@ -139,7 +139,7 @@ def _fold_back(gradient: NDArray, attributes: list[int], mixture: ProductMixture
 def _fold_back_rows(
     gradient: NDArray, rows: NDArray[np.intp], attributes: list[int], mixture: ProductMixture, gradients: list[NDArray]
 ) -> None:
-    """The same for some of the cells: `gradient` (len(rows), K)."""
+    """`_fold_back` for some of the cells, whose numbers are `rows`; `gradient` (len(rows), K)."""
     codes = np.unravel_index(rows, [len(mixture.tables[j]) for j in attributes])
     factors = [mixture.tables[j][code] for j, code in zip(attributes, codes, strict=True)]
     for place, (j, code) in enumerate(zip(attributes, codes, strict=True)):

@@ -126,8 +126,8 @@ class PrivBayes(Synthesizer):
     The choice of each further attribute with its parents, among all sets of parents that cannot grow, is an exponential
     mechanism; all choices get the same part of the structure's budget, and one without alternatives, or where no parent
     fits, costs nothing. Three tenths of the budget are for choices; the tables get the rest, and what no choice needed.
-    A table may have so many cells that its mean count is four times the scale of its noise, or more. Tables that are
-    part of another are summed out of it instead of measured.
+    A table's number of cells is limited so that its mean count is at least four times the scale of its noise. Tables
+    that are part of another are summed out of it instead of measured.
 
     Proof: in the literature (basic composition; the sensitivity of mutual information); counts are enumerated in
     `tests/test_synthesis_curator.py`.
