@@ -130,8 +130,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    # Its tolerance is absolute, and a standard deviation below 0.01 needs more digits than that leaves.
-    # It shrinks in proportion, since the standard deviation falls as epsilon grows.
+    # The solver's tolerance is absolute. A standard deviation below 0.01, at epsilon beyond about 1e4, needs more digits
+    # than 1e-12 leaves it, so the tolerance shrinks as epsilon grows.
     tolerance = 1e-12 / max(1.0, epsilon / 1e4)
     return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
 
@@ -614,7 +614,7 @@ class _RenyiAccountant(RdpAccountant):
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool):
         if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-            # Discrete Laplace noise is at least epsilon-DP, epsilon its rate times the sensitivity; the library's Renyi
+            # Discrete Laplace noise is epsilon-DP, epsilon being its rate times the sensitivity. The library's Renyi
             # accountant does not read the event itself.
             event = ApproximateDpEvent(event.noise_parameter * event.sensitivity, 0.0)
         if not isinstance(event, ApproximateDpEvent):
@@ -663,7 +663,7 @@ class _LossAccountant(PLDAccountant):
             return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
         if not isinstance(event, ApproximateDpEvent):
             return super()._maybe_compose(event, count, do_compose)
-        # Its distribution would have a point at e^epsilon, which overflows. To promise nothing is the safe reading.
+        # Its loss distribution needs e^epsilon, which overflows. That nothing is promised is the safe reading.
         if event.epsilon > LARGEST_EPSILON:
             return super()._maybe_compose(dp_event.NonPrivateDpEvent(), count, do_compose)
         if do_compose:

@@ -640,7 +640,7 @@ class Ledger:
                 case dp_event.PoissonSampledDpEvent(event=dp_event.GaussianDpEvent(noise_multiplier=noise)):
                     ratios.append(math.sqrt(n) / noise)
         spent = math.fsum(self.bill[event] * epsilon for event, (epsilon, _) in basic.items())
-        # The part of delta that no claim has used; below 0 if the claims alone use more than `delta`.
+        # The part of delta that basic composition leaves; below 0 if it alone uses more than `delta`.
         left = delta - math.fsum(self.bill[event] * delta for event, (_, delta) in basic.items())
         # Other parts of the records: no delta is spent there.
         spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
