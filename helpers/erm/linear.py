@@ -120,7 +120,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
     # Whether the rows lie in a ball together with a constant feature, which then carries the offset. Such rows are
     # made from some of the records at a time; rows of one's own are written out.
     _rows_in_ball = True
-    # Values that the methods below read where a subclass has no parameter of that name:
+    # Of classes that have no such parameters:
     neighbouring: Any = REPLACE_ONE
     n_records: int | None = None
     random_state: int | None = None
@@ -216,9 +216,9 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
                 raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {total:.0e}")
             multiplicity = multiplicity.astype(np.int64)
         self.classes_ = np.unique(self.classes)
-        # Many records stay where they are: the table makes rows of a block when it is asked for a sum.
         if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
+            # The table makes rows of some records at a time by this copy's `_rows`, perhaps on a worker.
             unfitted.random_state = None  # the seed is no concern of a worker
             rows: Any = table(X, y, multiplicity, self.classes_, unfitted._rows)
             if rows.shape[0] < fewest:

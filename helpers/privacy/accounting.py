@@ -130,8 +130,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    # The solver's tolerance is absolute. A standard deviation below 0.01, at epsilon beyond about 1e4, needs more digits
-    # than 1e-12 leaves it, so the tolerance shrinks as epsilon grows.
+    # The solver's tolerance is absolute. A standard deviation below 0.01, at epsilon beyond about 1e4, needs more than
+    # the digits that 1e-12 leaves it, so the tolerance shrinks as epsilon grows.
     tolerance = 1e-12 / max(1.0, epsilon / 1e4)
     return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
 
