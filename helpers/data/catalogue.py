@@ -278,7 +278,7 @@ def kddcup99() -> Dataset:
     folder = files.find_verified(known.files) or files.fetch(
         "kddcup99", known.files, FIGSHARE, "pooch", lambda: files.retrieve(KDD_URL, relative, sha256=sha256)
     )
-    # The file has no header; without the filter pandas keeps texts such as "NA" as they are.
+    # The file has no header. With the filter off, texts such as "NA" stay as they are.
     frame = pd.read_csv(folder / relative, names=known.schema.facts["header"], na_filter=False)
     denied = frame["label"].str.removesuffix(".").isin(DENIALS_OF_SERVICE)
     return known.schema.dataset(frame.assign(label=np.where(denied, *known.schema.class_names)), "kddcup99")

@@ -252,8 +252,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             least = 2 / max(n_records, 5.0)
             share = float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
             mean, spread = moments.means[k] / n_records, moments.spread / n_records
-            # Expected squared length of the noise, and that of the mean less it: at least half a standard deviation of
-            # the noise's, which is noise * sqrt(2 / D).
+            # The squared length of the noise is `noise` in expectation, with standard deviation noise * sqrt(2 / D).
+            # That of the signal is the mean's less the noise's, and not below half that standard deviation.
             noise = len(mean) * spread**2
             signal = max(mean @ mean - noise, noise * math.sqrt(0.5 / len(mean)))
             inverse = 1 / (values + _RIDGE * spread**2 / signal)

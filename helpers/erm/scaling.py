@@ -55,7 +55,7 @@ def per_feature(name: str, value: Any, low: float, high: float, n_features: int)
 
 
 def floored(noisy: NDArray, n_records: int, spread: float) -> NDArray[np.float64]:
-    """Mean squares (d,) from noisy sums (d,), between 2 spread / n and 1; `spread` is the noise's standard deviation."""
+    """Mean squares (d,) from noisy sums (d,), between 2 spread / n and 1; `spread` is the noise's deviation."""
     return np.minimum(np.maximum(noisy, _FLOOR * spread) / n_records, 1.0)
 
 
