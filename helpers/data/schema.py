@@ -122,6 +122,7 @@ class Column:
             clipped = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
             X[:, 0] = np.rint(clipped) if self.kind == "integer" else clipped
             if self.missing:
+                # The indicator: 1 where the middle of the bounds stands for a number that is missing or cannot be read.
                 X[:, 1] = unknown
             not_whole = ~unknown & (X[:, 0] != clipped)  # the middle of the bounds need not be whole
             return not_whole | (unknown & ~(absent & self.missing))
@@ -535,6 +536,7 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     present = Counter(text for text in found if text not in MISSING_TEXTS)
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
+    # Of equally rare levels the first by name, so that the proposal does not depend on the order of the rows.
     rarest = min(sorted(present), key=lambda level: present[level], default="")
     lines = [
         f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed,

@@ -192,6 +192,7 @@ def train(
             f"{tuple(y.shape)}, labels of type {y.dtype}"
         )
     n_divisor = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
+    # A made-up record of the same shape and type: what fails on it fails before a private one is seen.
     descent = Descent(
         model, torch.zeros(X.shape[1:], dtype=X.dtype), schedule, loss=loss, weighting=weighting, optimizer=optimizer,
         augment=augment, average=average, device=device, on_step=on_step,
@@ -260,6 +261,7 @@ class Descent:
         self.loss = CrossEntropy() if loss is None else copy.deepcopy(loss)
         self.augment = copy.deepcopy(augment)
         _check_model(model)
+        # A copy, so that the caller's model stays as it is; in training mode, where dropout works.
         self.published = copy.deepcopy(model).to(self.device).train()
         self.n_classes = _n_classes(self.published, self.loss, self.augment, record.to(self.device))
         self.optimizer = optimizer([value for value in self.published.parameters() if value.requires_grad])
@@ -298,6 +300,7 @@ class Descent:
             noisy = on_device.sampled(query, rate if rate < 1 else None, heaviest * clip_norm, noise_multiplier)
             # Divided by the expected size of the batch, a public number: the size that was drawn is private.
             means = torch.from_numpy(noisy / (rate * n_records)).split([v.numel() for v in parameters.values()])
+            # The sum holds the parameters one after the other, in the order of `parameters`.
             for value, gradient in zip(parameters.values(), means, strict=True):
                 value.grad = gradient.reshape(value.shape).to(value)
             self.optimizer.step()
@@ -325,6 +328,7 @@ class Descent:
     ) -> np.ndarray:
         """The clipped sum over a Poisson sample, all parameters in one vector. **Not private.**"""
         X, y = records
+        # Drawn by the ledger's generator, because PyTorch's own can be predicted.
         chosen = torch.from_numpy(poisson_sample(len(y), rate, rng)).to(self.device)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(rng.integers(2**63)))  # dropout and views draw from PyTorch's own generator
@@ -488,6 +492,7 @@ def _n_classes(model: nn.Module, loss: RecordLoss, augment: Augmentation | None,
             shape = tuple(record.shape)
             raise ValueError(f"augment must make views (V, ...), V >= 1, of a record {shape}, got {views!r}")
         try:
+            # A forward pass that wrote to a parameter or buffer would leave something of its records there.
             before = _versions(model)
             with torch.no_grad():
                 logits = model(as_input(views, model))

@@ -84,6 +84,7 @@ class Curator:
         `scores` makes them from a function that gives the exact counts of a marginal; one record moves each by at most
         `sensitivity`.
         """
+        # The unit of the budget is that of the noise: pure epsilon, or rho in zero-concentrated privacy.
         epsilon, rho = (budget, None) if self._pure else (None, budget)
         return self._counts.choose(scores, sensitivity, epsilon=epsilon, rho=rho)
 
@@ -126,6 +127,7 @@ def _counter(codes: NDArray, sizes: Sequence[int]) -> Counter:
     @cache
     def counts(attributes):
         shape = tuple(sizes[j] for j in attributes)
+        # Without attributes all records are in the one cell 0; else a cell's number is that of its codes in C order.
         cells = np.zeros(len(codes), dtype=np.intp)
         if attributes:
             cells = np.ravel_multi_index(codes[:, list(attributes)].T, shape)
