@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; see the module."""
     options = _parser().parse_args(arguments)
     try:
+        # Before any command, because kernels inherit the variable.
         _check_data_folder()
         return options.command(options) or 0
     except ChapterError as error:
@@ -126,6 +127,7 @@ def _run(options) -> int:
     chapter = chapters.chapter(options.chapter)
     values = _values(chapter, options)
     notebook, _ = _executed(chapter, values, options)
+    # Linked files are the reader's own tables, not results.
     kept = [file for file in sorted(notebook.parent.glob("*.csv")) if not file.is_symlink()]
     print(notebook, *kept, sep="\n")
     if options.html:
@@ -144,12 +146,15 @@ def _record(options) -> None:
     values = _values(chapter, options)
     if own := own_data.names(values):
         raise ChapterError(f"dpbook record must have data that others have too, got {', '.join(own)}")
+    # Read from the code, so that a chapter that keeps nothing is refused before it runs.
     expected = freshness.kept_names(chapter.code, chapter.defaults | values)
     if not expected:
         raise ChapterError(f"chapter {chapter.name} must keep a table (book.keep) to be recorded, it keeps none")
     if not options.replace:
+        # Asked before the run, which may take days; a name with * is known only after it, and is asked for in `commit`.
         record.refuse_conflicts(chapter, values, [name for name in expected if "*" not in name])
     chapters.check_writable(paths.RESULTS)
+    # Before the run: what the tables depend on must be as it was when the run began.
     provenance = record.origin(chapter, values)
     notebook, seconds = _executed(chapter, values, options)
     if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
@@ -227,6 +232,7 @@ def _status(options) -> None:
         print(
             f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
         )
+    # Once for each chapter, not for each of its tables.
     parts = {chapter.name: freshness.of_tables(chapter.code) for chapter in known}
     for name in results.recorded_names():
         try:
@@ -252,6 +258,7 @@ def _few(names: Sequence[str]) -> str:
 
 def _refresh(options) -> None:
     chosen = [chapters.chapter(name) for name in options.names]
+    # Named chapters are executed even if they are fresh.
     for chapter in chosen or [entry for entry in chapters.chapters() if entry.changes()]:
         print(f"executing {chapter.name} ...", flush=True)
         chapter.execute()
@@ -301,6 +308,7 @@ def _fit(options) -> None:
             classifier = PublishedClassifier.fit(options.file, schema, **budget)
     from helpers.book.card import render
 
+    # The page is made first: if that fails, no classifier is left without its card.
     page = render(classifier)
     classifier.save(out)
     card.write_text(page, encoding="utf-8")
@@ -320,7 +328,7 @@ def _predict(options) -> None:
 
 @contextmanager
 def _bad_input_refused() -> Iterator[None]:
-    """What files and arguments are refused for ends the command with its one line and exit code 2."""
+    """Turn a ValueError about files or arguments into a `ChapterError`: one line, and exit code 2."""
     try:
         yield
     except ValueError as error:

@@ -35,6 +35,7 @@ class SharedParameters:
         if len(own) == len(written.parameters):
             return
         named = {one.name for one in own}
+        # The constructor that `super().__init__` in the class itself will call.
         inherited = inspect.signature(super(cls, cls).__init__).parameters.values()
         shared = [one.replace(kind=one.KEYWORD_ONLY) for one in inherited if one.name not in named]
         init.__signature__ = written.replace(parameters=[*own, *shared])

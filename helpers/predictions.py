@@ -22,7 +22,7 @@ class ScorePredictions:
 
 
 def _model_has(name: str) -> Callable[[Any], bool]:
-    """Whether what predicts has the method: the fitted model, or before the fit the one it will be made from."""
+    """A condition for `available_if`: the model that predicts, or will after the fit, has the method `name`."""
     return lambda wrapper: hasattr(wrapper._model(), name)
 
 
@@ -46,6 +46,6 @@ class ModelPredictions:
         return self._model().predict(self._seen(X))
 
     def _seen(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Checked records, as the model takes them."""
+        """The records X (n, d), checked, in the form that the model inside takes."""
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False)

@@ -143,6 +143,7 @@ def _reach(texts: Iterable[str]) -> tuple[dict[str, set[str]], set[str]]:
             return
         followed.add(path)
         parts = path.split(".")
+        # Any beginning of a dotted name may be a module, and the next part a name that it defines or imports.
         for place in range(1, len(parts)):
             module, name = ".".join(parts[:place]), parts[place]
             if nodes := _module(source_of(module) or "").get(name):
@@ -165,6 +166,7 @@ def _reach(texts: Iterable[str]) -> tuple[dict[str, set[str]], set[str]]:
             if name != _STATEMENTS:  # what a name imports is used where the name is, unless it is a module
                 used = used | {one for one in imported if source_of(one) is None}
             ahead += [pair for path in used for pair in follow(path)]
+    # The pieces themselves are no module; cells have a digest of their own.
     del found[""]
     return found, loaded
 
@@ -230,6 +232,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def _imported_anywhere(source: str) -> dict[str, set[str]]:
+    """What names stand for that a module imports, at its top or inside its functions."""
     return _imported(ast.walk(parsed(source)))
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 
 
 def _refuse(name: str, value: Any, allowed: str) -> None:
+    """Raise the one wording of all these checks."""
     raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
@@ -42,6 +43,7 @@ def check_real(
     except OverflowError:  # an integer or a fraction that no double holds
         fits = False
     with_low, with_high = inclusive in ("both", "low"), inclusive in ("both", "high")
+    # Compared before it is made a float: rounding could move a fraction onto an end that is excluded.
     excluded = fits and ((value == low and not with_low) or (value == high and not with_high))
     if not (fits and low <= value <= high) or excluded:
         left = "[" if with_low and low > -math.inf else "("
@@ -150,6 +152,7 @@ class DeclaredParameters:
     def _check_parameters(self) -> None:
         """Refuse, with a ValueError, public parameters outside what the class declares."""
         declared: dict[str, Check] = {}
+        # From the base to the class itself, so that a class may narrow what its base allows.
         for cls in reversed(type(self).__mro__):
             declared |= vars(cls).get("_allowed", {})
         for name, check in declared.items():
@@ -195,6 +198,7 @@ def check_bounds(name: str, bounds: ArrayLike, n_features: int | None = None) ->
     if not fits or not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
         rows = "d" if n_features is None else n_features
         raise ValueError(f"{name} must be finite, of shape ({rows}, 2), the lower one first")
+    # Halves, because the difference of two large bounds may overflow.
     halves = bounds[:, 1] / 2 - bounds[:, 0] / 2
     if np.abs(bounds).max(initial=0.0) > 1e150 or (halves[halves > 0] < 1e-150).any():
         raise ValueError(f"{name} must be at most 1e150 in size and, where they differ, at least 1e-150 apart")
@@ -253,4 +257,5 @@ def validate_records(estimator: Any, X: ArrayLike, y: ArrayLike, **options: Any)
             refused = f"Complex data not supported: {refused}"
         elif "could not convert" not in str(error):
             raise
+    # Outside the handler: an error raised inside would carry scikit-learn's, which quotes the cell.
     raise ValueError(refused)

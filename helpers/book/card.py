@@ -28,8 +28,8 @@ METHOD = "moments"
 """The classifier of `dpbook fit`, as that table calls it."""
 _SCORES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
 _DELTA = "<li>Delta must be far less than one over the number of records, which is not shown to be so here.</li>"
-_NEAREST = 3
-_BAR = 1.96
+_NEAREST = 3  # recorded data sets that are shown
+_BAR = 1.96  # standard deviations of the noise in a 95 % interval
 
 
 def render(classifier: PublishedClassifier) -> str:
@@ -96,6 +96,7 @@ def expected_quality(
     table = table.assign(within=all(table[name].min() <= size <= table[name].max() for name, size in asked.items()))
 
     def away(column: str, value: float) -> pd.Series:
+        # Distance in ratios: 100 records are as far from 1,000 as these from 10,000.
         return (np.log(table[column].clip(lower=1e-9)) - math.log(max(value, 1e-9))).abs()
 
     table = table[away("epsilon", epsilon) == away("epsilon", epsilon).min()]
@@ -104,8 +105,10 @@ def expected_quality(
 
 
 def _shapes(classifier: PublishedClassifier) -> str:
+    """The figure of the model's functions, as SVG."""
     figure = plot_shapes(classifier.model, class_names=classifier.schema.class_names)
     drawn = io.StringIO()
+    # The same model gives the same bytes: no date, no random names of elements.
     with matplotlib.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     _, _, svg = drawn.getvalue().partition("<svg")
@@ -113,6 +116,7 @@ def _shapes(classifier: PublishedClassifier) -> str:
 
 
 def _quality(found: tuple[pd.DataFrame, str] | None) -> str:
+    """The answer of `expected_quality` as a paragraph and a table."""
     if found is None:
         return "<p>No results are recorded for this classifier: what to expect is not known.</p>"
     table, label = found
@@ -135,6 +139,7 @@ def _ranged(row: pd.Series, score: str) -> str:
 
 
 def _columns(schema: Schema) -> str:
+    """The schema as a table: name, kind and allowed values of each column, the label last."""
     rows = []
     for column in schema.columns:
         bounds = f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
@@ -150,5 +155,5 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _wide(content: str) -> str:
-    """What may be wider than a phone, and is moved by itself there; the keyboard reaches it."""
+    """The content in a box that scrolls sideways on a narrow screen and can be reached by keyboard."""
     return f'<div class="wide" tabindex="0">{content}</div>'

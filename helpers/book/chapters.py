@@ -207,6 +207,7 @@ class Chapter:
         import nbformat
 
         check_writable(self.path.parent)
+        # Before the run and after it: an edit in between would give outputs that belong to neither version.
         parts = freshness.of_outputs(self.code)
         started = time.perf_counter()
         with _reported(self.path):
@@ -319,7 +320,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def _reported(notebook: Path) -> Iterator[None]:
-    """What stops a kernel, as one kind of error."""
+    """Turn whatever stops a kernel into a `RunError` that names the notebook and, where known, the cell."""
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
@@ -347,6 +348,7 @@ def _compress(notebook: "nbformat.NotebookNode") -> None:
                 with Image.open(io.BytesIO(base64.b64decode(content))) as image:
                     small = image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
                 small.save(picture, "png", optimize=True)
+                # Four characters of base64 stand for three bytes: kept only if it is smaller.
                 if picture.tell() < 0.75 * len(content):
                     output.data[mime] = base64.b64encode(picture.getvalue()).decode()
 
@@ -358,6 +360,7 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
 
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+    # A last cell, removed again, asks the kernel for its peak memory.
     probe = nbformat.v4.new_code_cell("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
     notebook.cells.append(probe)
     metadata = copy.deepcopy(notebook.metadata)  # to which nbclient adds the version of Python
@@ -365,4 +368,5 @@ def _executed(notebook: "nbformat.NotebookNode", folder: Path) -> "tuple[nbforma
     NotebookClient(notebook, timeout=1800, kernel_name="python3", resources=resources, record_timing=False).execute()
     notebook.cells.pop()
     notebook.metadata = metadata
+    # Linux gives the peak memory in kilobytes.
     return notebook, int(io.StringIO(probe.outputs[0].text).readline()) / 1024

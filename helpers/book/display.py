@@ -34,6 +34,7 @@ def use_style() -> None:
     from cycler import cycler
     from matplotlib_inline.backend_inline import InlineBackend
 
+    # Twice the pixels, for screens that have them; outside a notebook there is no backend to ask.
     if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
         InlineBackend.instance(parent=shell).figure_formats = {"retina"}
     plt.rcParams.update(
@@ -89,6 +90,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         body = self._rounded().to_html(index=False, border=0, classes="book-table", na_rep="")
+        # The download is in the page itself, so it can be had without the project.
         csv = self.frame.to_csv(index=self._has_index, float_format="%.10g")
         data = base64.b64encode(csv.encode()).decode()
         return (

@@ -46,6 +46,7 @@ def changed(then: Parts, now: Parts) -> list[str]:
 
 
 def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
+    """Cells, reached modules, printed tables and pins; of the cards of data sets all, or those that are named."""
     wanted = _patterns(cells, "reference_table", {})
     tables = {
         f"reference/tables/{file.name}": file.read_text(encoding="utf-8")
@@ -61,6 +62,7 @@ def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
 
 
 def _shown_results(cells: Sequence[str]) -> Parts:
+    """The recorded results that cells show, with the lines that label them."""
     listed = _patterns(cells, "recorded_names", {})
     wanted = _patterns(cells, "recorded", {})
     if listed and "*" in wanted:  # a loop over names that were asked for
@@ -84,12 +86,14 @@ def _arguments(cell: str, function: str) -> list[ast.expr]:
         return []
     calls = [node for node in ast.walk(sources.parsed(cell)) if isinstance(node, ast.Call)]
     calls = [node for node in calls if function in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))]
+    # `keep` takes the table first and its name second; the others take the name alone.
     place = 1 if function == "keep" else 0
     unknown = ast.Name("unknown")
     return [[*node.args[place:], *(word.value for word in node.keywords), unknown][0] for node in calls]
 
 
 def _pattern(node: ast.expr, values: dict[str, object]) -> str:
+    """The text that an expression makes, with `*` for each part whose value is not in `values`."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):

@@ -74,7 +74,7 @@ def link(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def digest(values: dict[str, Any]) -> str:
-    """Of what the tables and schemas hold; empty where there are none."""
+    """Digest of the contents of all tables and schemas among the values; an empty text if there are none."""
     found = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(values)]
     return hashlib.sha256(" ".join(found).encode()).hexdigest()[:16] if found else ""
 

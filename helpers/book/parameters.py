@@ -26,6 +26,7 @@ from helpers.book import strict_yaml
 from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _TYPES = ("int", "float", "str", "bool", "list[float]", "list[int]", "list[str]")
+# "in SET: meaning" or "each in SET: meaning", SET being names in braces or an interval; or a meaning alone.
 _COMMENT = re.compile(r"(?:(?P<scope>in|each in) (?P<set>\{[^{}]+\}|[\[(][^\[\](){}]+[\])]): )?(?P<meaning>.+)")
 _LONGEST = 1000  # characters of a value at the command line; Python's parser is not made for hostile text
 _REQUIRES = "# requires:"
@@ -85,10 +86,12 @@ class Parameter:
         try:
             value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
         except (ValueError, SyntaxError, RecursionError, MemoryError):  # of nested text, the last two, in some Pythons
+            # The check below refuses it, in the words of the parameter's type.
             value = text
         return self.check(value)
 
     def _check_one(self, value: Any) -> Any:
+        """A single value, or one item of a list, if the range allows it."""
         kind = self.type.removeprefix("list[").removesuffix("]")
         members = self.allowed.partition("in ")[2]
         if kind == "bool":
@@ -110,7 +113,7 @@ class Parameter:
 
 
 def _interval(text: str) -> tuple[Any, Any, str]:
-    """`[2, inf)` as (2, None, "low")."""
+    """An interval as low, high and the ends that belong to it: `[2, inf)` as (2, None, "low")."""
     numbers = [int(end) if re.fullmatch(r"\s*-?\d+\s*", end) else float(end) for end in text[1:-1].split(",")]
     low, high = (None if math.isinf(number) else number for number in numbers)
     if low is not None and high is not None and low > high:
@@ -188,6 +191,7 @@ def read_sets(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _parameter(chapter_name: str, node: ast.stmt, comment: str) -> Parameter:
+    """The parameter of one line, its default checked like any other value."""
     where = f"chapter {chapter_name}, parameters cell, {ast.unparse(node)!r}"
     if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
         raise ChapterError(f"{where}: the line must be 'name: type = literal  # RANGE: meaning'")

@@ -109,6 +109,7 @@ def commit(
                 entry = provenance | {"sha256": hashlib.sha256(content).hexdigest()}
                 (staged / table.name).write_bytes(content)
                 (staged / f"{table.stem}.json").write_text(json.dumps(entry, indent=2) + "\n")
+            # On the disk before the renaming: after a power cut the new name must not stand for empty files.
             for file in (*staged.iterdir(), staged):
                 _sync(file)
             staged.rename(results.pending())  # the moment at which the new set is the recorded one

@@ -41,6 +41,7 @@ def keep(frame: pd.DataFrame, name: str) -> None:
     folder = os.environ.get("DPBOOK_RUN_FOLDER")
     if folder:
         file = Path(folder) / f"{name}.csv"
+        # A linked table is the reader's own; writing here would write through the link.
         if file.is_symlink():
             raise ValueError(f"name must not be that of the linked table {file.name!r}")
         frame.to_csv(file, index=False)

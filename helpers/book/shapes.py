@@ -11,7 +11,7 @@ from helpers.book.display import use_style
 from helpers.erm.moments import PrivateMomentClassifier, Shape
 from helpers.validation import check_integer
 
-_BAR = 1.96
+_BAR = 1.96  # standard deviations of the noise in a 95 % interval
 _LINE_FROM = 5  # places of an ordered attribute that are drawn as a line
 _MOST_NAMES = 12  # of levels under an axis
 _COLUMNS = 3
@@ -51,6 +51,7 @@ def plot_shapes(
     """
     most = check_integer("most", most, low=1)
     matter = [
+        # Of several classes, the one for which the attribute matters most.
         math.sqrt(float((shape.log_odds**2 @ cells).max()))
         for shape, cells in zip(model.shapes_, model.marginals_.cells, strict=True)
     ]
@@ -85,6 +86,7 @@ def _draw(axes, shape: Shape, names: Sequence[str]) -> None:
         else:
             axes.errorbar(places, heights, _BAR * spread, fmt="o", capsize=3, label=_plain(name))
     if not is_ordered:
+        # Every `step`-th name, so that no more than fit stand under the axis.
         step = -(-len(places) // _MOST_NAMES)
         axes.set_xticks(places[::step], [_plain(str(level)) for level in shape.places[::step]], rotation=45, ha="right")
     elif len(places) < _LINE_FROM:

@@ -91,6 +91,7 @@ class SliderFigure:
             "x": np.round(np.asarray(self.x, float), 6).tolist(),
             "names": list(self.frames),
             "frames": [[np.round(values, 4).tolist() for values in frame.values()] for frame in self.frames.values()],
+            # The script draws other frames into the same box.
             "box": [_LEFT, _RIGHT, _TOP, _BOTTOM],
         }
         return (
@@ -106,10 +107,11 @@ class SliderFigure:
         return list(next(iter(self.frames.values())))
 
     def _shown(self) -> Mapping[str, Sequence[float]]:
-        """The frame at first."""
+        """The frame that is seen before a slider is moved."""
         return list(self.frames.values())[self.start]
 
     def _across(self, x: float) -> float:
+        """A value of the axis as a coordinate of the picture."""
         first, last = self.x[0], self.x[-1]
         return _LEFT + (x - first) / (last - first) * (_RIGHT - _LEFT)
 
@@ -154,6 +156,7 @@ class SliderFigure:
 
 
 def _up(height: float) -> float:
+    """Height in [0, 1] as a coordinate of the picture, which counts downwards."""
     return _BOTTOM - height * (_BOTTOM - _TOP)
 
 

@@ -166,6 +166,7 @@ def gaussian_mixture(*, n: int = 1000, seed: int = 0) -> Dataset:
     n = check_integer("n", n, low=1)
     rng = np.random.default_rng(check_integer("seed", seed, low=0))
     y = (rng.random(n) < 0.1).astype(np.int64)
+    # Standard deviation 2 in each coordinate; the minority's mean is shifted by 4 in both.
     X = 2 * rng.standard_normal((n, 2)) + 4 * y[:, None]
     return card("gaussian_mixture").schema.records(X, y, "gaussian_mixture")
 
@@ -277,6 +278,7 @@ def kddcup99() -> Dataset:
     folder = files.find_verified(known.files) or files.fetch(
         "kddcup99", known.files, FIGSHARE, "pooch", lambda: files.retrieve(KDD_URL, relative, sha256=sha256)
     )
+    # The file has no header. With the filter off, texts such as "NA" stay as they are.
     frame = pd.read_csv(folder / relative, names=known.schema.facts["header"], na_filter=False)
     denied = frame["label"].str.removesuffix(".").isin(DENIALS_OF_SERVICE)
     return known.schema.dataset(frame.assign(label=np.where(denied, *known.schema.class_names)), "kddcup99")
@@ -302,6 +304,7 @@ def madelon() -> Dataset:
         return known.schema.records(frame.iloc[:, :-1], frame.iloc[:, -1].astype(str) == "2", "madelon")
     # Records and labels of the training part, then of the validation part.
     parts = [pd.read_csv(folder / relative, sep=r"\s+", header=None) for relative in known.files]
+    # Even places hold records, odd ones labels.
     return known.schema.records(pd.concat(parts[::2]), pd.concat(parts[1::2])[0] == 1, "madelon")
 
 

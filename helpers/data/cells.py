@@ -73,6 +73,7 @@ def text(cell: Any) -> str:
         if issubclass(kind, date):
             return date.isoformat(cell)
         for base, value_of in _NUMBERS.items():
+            # NumPy derives lengths of time from its integers; they are no numbers here.
             if issubclass(kind, base) and kind is not np.timedelta64:
                 return _of_value(value_of(cell))
     except Exception:  # a year beyond those that pandas counts, a time zone that is no plain one, a signalling NaN

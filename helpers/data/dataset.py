@@ -224,6 +224,7 @@ def subsample(dataset: Dataset, n: int, ratio: float, rng: np.random.Generator) 
         raise ValueError(f"rng must be a numpy.random.Generator, got {rng!r}")
     if len(dataset.class_names) != 2:
         raise ValueError(f"dataset must have two classes, got {len(dataset.class_names)} in {dataset.name!r}")
+    # Halves up: Python's `round` would take them to the even number.
     n_minority = math.floor(n / (1 + ratio) + 0.5)
     needed = (n - n_minority, n_minority)
     if min(needed) < 1:
@@ -269,6 +270,8 @@ def split(dataset: Dataset, test_size: float, seed: int) -> tuple[Dataset, Datas
     if dataset.groups is None:
         train, test = train_test_split(np.arange(dataset.n), test_size=test_size, random_state=seed, stratify=dataset.y)
         return dataset.take(train), dataset.take(test)
+    # scikit-learn stratifies groups into folds only, so the test part is made of a of b folds, a/b being near the
+    # share.
     share = Fraction(test_size).limit_denominator(_MAX_FOLDS)
     if not 0 < share < 1:
         raise ValueError(

@@ -107,6 +107,7 @@ class Attribute(_PickledByContent):
         """Whole numbers from low to high, each in a bin of its own, or several in one where there are too many."""
         low, high = check_integer("low", low), check_integer("high", high, low=low)
         n_bins = min(check_integer("n_bins", n_bins, low=1, high=_MOST_BINS), high - low + 1)
+        # Edges lie halfway between whole numbers, so that no value of the attribute lies on one.
         edges = np.round(np.linspace(low, high + 1, n_bins + 1)) - 0.5
         return cls(name, "integer", (column,), tuple(edges.tolist()))
 
@@ -146,6 +147,7 @@ class Attribute(_PickledByContent):
             return block.argmax(axis=1)
         if not np.isfinite(block).all():
             raise ValueError("X must be finite in real and integer attributes, got NaN or infinite values")
+        # Inner edges only: whatever lies beyond the ends falls into the first or the last bin.
         return np.searchsorted(self.edges[1:-1], block[:, 0], side="right")
 
     def decode(self, codes: NDArray, rng: np.random.Generator) -> NDArray:
@@ -153,11 +155,13 @@ class Attribute(_PickledByContent):
         if self.kind == "one-hot":
             return np.eye(self.size)[codes]
         if self.levels:
+            # An array of several types would turn numbers into texts.
             are_numbers = np.asarray(self.levels).dtype.kind in "biuf"
             return np.array(self.levels, dtype=None if are_numbers else object)[codes][:, None]
         low, high = np.array(self.edges)[codes], np.array(self.edges)[codes + 1]
         values = low + rng.uniform(size=len(codes)) * (high - low)
         if self.kind == "integer":
+            # A draw at an end of its bin could round to a whole number of the next one.
             values = np.clip(np.rint(values), low + 0.5, high - 0.5)
         return values[:, None]
 

@@ -184,6 +184,7 @@ def extract_member(archive: Path, target: Path) -> None:
         with tarfile.open(archive) as tar:
             for info in tar:
                 if Path(info.name).name == target.name and info.isfile() and (content := tar.extractfile(info)):
+                    # Under another name first, so that an interrupted copy is never taken for the file.
                     part = target.with_name(target.name + ".part")
                     part.write_bytes(content.read())
                     part.replace(target)

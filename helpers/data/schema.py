@@ -51,7 +51,7 @@ _KEYS = {
     "one-hot": {"levels", "missing"},
     "ignore": set(),
 }
-_N_BINS = 32
+_N_BINS = 32  # of a numeric column whose entry does not say, for methods that count
 _MOST_BINS = 1024
 _MOST_COLUMNS = 100_000  # that one name with braces stands for
 _MOST_LEVELS = 50  # of a column of texts that is not left out of a proposal
@@ -96,7 +96,7 @@ class Column:
         return what + (" or missing" if self.missing else "")
 
     def attributes(self, first: int) -> list[Attribute]:
-        """The same for methods that count, where the first of its columns of X is column `first`."""
+        """The column as attributes of a `Domain`, for methods that count; `first` is the first of its columns in X."""
         if not self.is_ordered:
             levels = [feature.partition("=")[2] for feature in self.features]
             return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
@@ -117,20 +117,25 @@ class Column:
             found = cells.read(table[self.name])
             values, absent = found.map(_number, float), found.map(missing_texts.__contains__, bool)
             unknown = np.isnan(values) | absent
+            # Halves first, because the sum of two bounds may overflow. A number outside the bounds is clipped, which is
+            # no breach.
             clipped = np.clip(np.where(unknown, self.low / 2 + self.high / 2, values), self.low, self.high)
             X[:, 0] = np.rint(clipped) if self.kind == "integer" else clipped
             if self.missing:
+                # The indicator: 1 where the middle of the bounds stands for a number that is missing or cannot be read.
                 X[:, 1] = unknown
             not_whole = ~unknown & (X[:, 0] != clipped)  # the middle of the bounds need not be whole
             return not_whole | (unknown & ~(absent & self.missing))
         if self.kind == "one-hot":
             block = np.column_stack([cells.read(table[source]).map(_number, float) for source in self.sources])
+            # Zeros alone are how a one-hot block writes a missing value.
             valid = np.isin(block, (0, 1)).all(axis=1) & ((block == 1).sum(axis=1) == 1)
             places, absent = (block == 1).argmax(axis=1), (block == 0).all(axis=1)
         else:
             found = cells.read(table[self.name])
             places, absent = found.map(_positions(self.levels), np.intp), found.map(missing_texts.__contains__, bool)
             valid = places >= 0
+        # The level for missing cells comes after all others, where there is one.
         places = np.where(valid, places, len(self.levels) if self.missing else 0)
         X[np.arange(len(X)), places] = 1
         return ~valid & ~(absent & self.missing)
@@ -202,6 +207,8 @@ class Schema:
     def parse(cls, text: str) -> "Schema":
         """As `read`, from the text of a file."""
         try:
+            # Events before objects: an alias is refused before it is expanded, and marks are tags, which the loader
+            # below passes over.
             events = list(yaml.parse(text, yaml.BaseLoader))
             if any(isinstance(event, yaml.AliasEvent) for event in events):
                 raise ValueError("schema must be YAML without aliases, which may stand for more than fits into memory")
@@ -239,6 +246,7 @@ class Schema:
             facts=_mapping("facts", entries.get("facts", {})),
             **texts,
         )
+        # Different columns of the table may still give equal names of features.
         for names in (schema.sources, schema.feature_names):
             if len(set(names)) < len(names):
                 repeated = sorted({name for name in names if names.count(name) > 1})
@@ -262,7 +270,7 @@ class Schema:
 
     @property
     def domain(self) -> Domain:
-        """The same for methods that work with codes: bins, levels, and classes 0, 1, ..."""
+        """The schema as a `Domain` of bins, levels and classes 0, 1, ..., for methods that work with codes."""
         attributes: list[Attribute] = []
         for column in self.columns:
             attributes += column.attributes(sum(len(attribute.columns) for attribute in attributes))
@@ -338,6 +346,7 @@ class Schema:
         if wrong := ", ".join(name for name in wanted if found.count(name) != 1):
             raise ValueError(f"table must have each column of its schema once, got none or several of {wrong}")
         table = table.set_axis(found, axis=1)  # numbers may be names too
+        # `Column.encode` writes into columns that are 0 so far.
         X, y, start = np.zeros((len(table), len(self.feature_names))), np.zeros(0, dtype=np.intp), 0
         breaches = []
         for column in self.columns:
@@ -352,6 +361,7 @@ class Schema:
 
 
 def _number(text: str) -> float:
+    """The number that a text is; NaN for any other text."""
     try:
         return float(text)
     except ValueError:
@@ -392,6 +402,7 @@ def _mapping(
 
 
 def _texts(place: str, content: Any, fewest: int = 0) -> tuple[str, ...]:
+    """The content, if it is a list of different texts, at least `fewest`; without spaces at their ends."""
     if not isinstance(content, list) or not all(isinstance(item, str) for item in content):
         raise ValueError(f"{place} must be a list of texts, got {content!r}")
     if len(set(content)) < max(len(content), fewest):
@@ -414,6 +425,7 @@ def _label(content: Any) -> tuple[str, tuple[str, ...]]:
 def _columns(name: str, content: Any) -> list[Column]:
     """The columns of one entry: several where its name has braces, as in a shell; none where they are ignored."""
     place = f"columns.{name}"
+    # The kind comes first, because it decides which other keys are allowed.
     kind = check_choice(f"{place}.kind", _mapping(place, content).get("kind"), tuple(_KEYS))
     needed = {"kind"} | ({"low", "high", "levels"} & _KEYS[kind])
     entries = _mapping(place, content, needed, _KEYS[kind] - needed)
@@ -524,6 +536,7 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     present = Counter(text for text in found if text not in MISSING_TEXTS)
     if len(present) > _MOST_LEVELS:
         raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
+    # Of equally rare levels the first by name, so that the proposal does not depend on the order of the rows.
     rarest = min(sorted(present), key=lambda level: present[level], default="")
     lines = [
         f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed,
@@ -533,6 +546,7 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     blocks: dict[str, list[str]] = {}
     for name in names:
         if name != label:
+            # Columns called `attribute=level` are proposed as one block.
             blocks.setdefault(name.partition("=")[0], []).append(name)
     for name, block in blocks.items():
         entry = _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
@@ -543,6 +557,7 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
 def _proposed(found: cells.Cells) -> dict[str, Any]:
     """Entries for one column."""
     texts = sorted({text for text in found.texts if text not in MISSING_TEXTS})
+    # Fewer texts than were found: some of them stand for missing cells.
     missing = str(len(texts) < len(set(found.texts))).lower()
     numbers = [_number(text) for text in texts]
     if texts and all(math.isfinite(number) for number in numbers) and min(numbers) < max(numbers):

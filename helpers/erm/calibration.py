@@ -20,7 +20,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, NeighboringRelation
 from helpers.validation import check_boolean, check_choice, check_integer, check_real
 
 _LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
-_SMALLEST = 1e-300  # a penalty that is raised to what the calibration asks for
+_SMALLEST = 1e-300  # stands for no penalty of one's own, so that the calibration raises it to what it asks for
 _NOTHING_LEFT = (
     "epsilon must exceed what the Jacobian costs when regularization may not be raised, got {!r}; "
     "raise epsilon, regularization or n_records"
@@ -181,18 +181,22 @@ def calibrate(
     n_records = check_integer("n_records", n_records, low=1)
     regularization = check_real("regularization", regularization, low=0, inclusive="neither")
     radius = check_real("radius", radius, low=0, inclusive="neither")
+    # T of the docstring is this over the total penalty L.
     bend = radius**2 / n_records
     if check_boolean("raise_regularization", raise_regularization):
         if loss.free_ratio > 0:
+            # The largest T at which the Jacobian costs nothing when the whole of epsilon goes to the noise.
             limit = loss.free_ratio * epsilon / (weighting.mass * loss.steepness)
         else:
-            # Without weights the share of epsilon at which L is the printed fallback's; the noise has more than there.
+            # Without weights the Jacobian may cost a quarter of epsilon under replace-one: L is then that of the
+            # published fallback, which leaves less of epsilon to the noise.
             plain = weighting.gained == weighting.own
             limit = _ratio_of_share(weighting.own / (2 * weighting.mass) if plain else 0.5, epsilon, loss, weighting)
         regularization = max(regularization, bend / limit)
 
     ratio, pull = bend / regularization, weighting.mass * loss.steepness
     whole = epsilon / pull
+    # The tolerance is for a penalty that was raised to just this limit, up to rounding.
     if ratio <= loss.free_ratio * whole * (1 + 1e-14):
         return Calibration(whole / radius, regularization)  # no record can pull and bend at once
     # The largest g that one of two theorems allows: a share for the determinant, or both together, record by record.
@@ -200,6 +204,7 @@ def calibrate(
     if joint_cost(whole, ratio, loss, weighting) <= epsilon * (1 + 1e-14):
         g = max(g, whole)
     elif joint_cost(0.0, ratio, loss, weighting) < epsilon:
+        # The cost grows with g: it is below epsilon at 0 and above it at `whole`.
         g = max(g, brentq(lambda g: joint_cost(g, ratio, loss, weighting) - epsilon, 0.0, whole, xtol=1e-15))
     if g <= 0:
         raise ValueError(_NOTHING_LEFT.format(epsilon))
@@ -253,6 +258,7 @@ def calibrate_gaussian(
     radius = check_real("radius", radius, low=0, inclusive="neither")
     bend = radius**2 / n_records
     if check_boolean("raise_regularization", raise_regularization):
+        # Of the losses here only the logistic one: a record of slope 1, the steepest, does not bend.
         free = loss.free_ratio >= 1
         limit = epsilon / weighting.mass if free else _ratio_of_share(0.5, epsilon, loss, weighting)
         regularization = max(regularization, bend / limit)
@@ -266,6 +272,7 @@ def calibrate_gaussian(
         high *= 2
     # 0 is underflow, not privacy: such shifts are far below the one sought.
     shift = brentq(lambda a: gaussian_objective_delta(epsilon, a, jacobian) - delta, low, high, xtol=1e-14)
+    # The shift is how far one record moves b, in standard deviations of the noise.
     return float(weighting.mass * loss.steepness * radius / shift), regularization
 
 
@@ -292,6 +299,7 @@ def gaussian_objective_delta(epsilon: float, shift: float, jacobian: float = 0.0
     5.1e-06
     """
     cut = (epsilon - jacobian) / shift
+    # Logarithms of the two terms of delta, which is their difference: each may overflow or vanish by itself.
     above = jacobian + shift**2 / 2 + log_ndtr(shift - cut)
     below = epsilon + log_ndtr(-cut)
     return float(min(1.0, math.exp(min(above, 700.0)) * -math.expm1(min(below - above, 0.0))))
@@ -362,6 +370,7 @@ def default_regularization(
     largest_norm = check_real("largest_norm", largest_norm, low=0, inclusive="neither")
     if check_real("delta", delta, low=0, high=1, inclusive="low") > 0:
         problem: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "n_records": n_records, "radius": radius}
+        # The scale at the least penalty that the calibration allows; a larger penalty needs no more noise.
         scale, _ = calibrate_gaussian(**problem, regularization=_SMALLEST, loss=loss, weighting=weighting)
         return math.sqrt(dimension) * scale * radius / (largest_norm * n_records)
     return weighting.mass * loss.steepness * dimension * radius**2 / (largest_norm * n_records * epsilon)

@@ -131,6 +131,8 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
 
     def _released(self, ledger: Ledger, public: Public, epsilon: float) -> Claim:
         mu = gaussian_mu(epsilon, self.delta)
+        # Squares of Gaussian parameters add up: the scale gets a share of mu^2, as a release of parameter sqrt(share)
+        # mu and multiplier one over that, and the descent gets the rest.
         frame, steps = self._private_frame(ledger, public, 1 / (math.sqrt(SCALE_SHARE) * mu))
         mu *= math.sqrt(1 - self._scale_share)
         size, limits, rng = len(frame.largest), self._limits(frame), ledger.rng
@@ -144,25 +146,31 @@ class DPCoordinateDescentClassifier(ScaledLinearClassifier):
         # length 1 at most, by the sweep lemma or by the split above.
         a_sweep = visits / self.sweeps
         if self.clip == "row":
+            # T sweeps cost as many full gradients as the most visited coordinate has visits ("Other orders" above).
             lengths = np.full(size, self._longest(frame) * math.sqrt(a_sweep.max()))
         else:
+            # The split of the module's docstring: with it the squares c_j^2 / t_j^2, counted by visits, add up to 1 in
+            # a sweep.
             lengths = np.sqrt(limits * (a_sweep @ limits))
         lengths = public.weighting.mass * lengths
+        # T mechanisms of multiplier sqrt(T) / mu compose to one of parameter mu (Corollary 3.3).
         self.noise_multiplier_ = math.sqrt(self.sweeps) / mu
         self.noise_scales_ = self.noise_multiplier_ * lengths
         released = steps.sweeps(lengths, visits, self.noise_multiplier_, self.sweeps)
 
-        # The coefficients are those of the last half of the sweeps in the mean.
+        # The result is the mean of the coefficients after each sweep of the last half.
         rate, beta, mean = self._rate(frame), np.zeros(size), np.zeros(size)
         kept = max(round(_AVERAGED * self.sweeps), 1)
-        last, by = 0, 0.0  # the update before, which the margins follow when they are next looked at
+        last, by = 0, 0.0  # coordinate and size of the last update, by which the margins are moved in the next query
 
         def slope(margins, j):
             """Minus the weighted sum of what the records pull along coordinate j."""
+            # The margins are private, so they follow the coefficients inside the query, one update late.
             margins.move(last, by)
             column, weights = margins.signed[:, j], margins.weights
             pull = logistic_pull(margins.values, out=margins.buffer)
             if self.clip == "row":
+                # A record's pull is at most its cap, which keeps its whole gradient within the clip.
                 np.minimum(pull, margins.caps, out=pull)
                 return -(pull @ column if weights is None else np.multiply(pull, weights, out=pull) @ column)
             np.multiply(pull, column, out=pull)

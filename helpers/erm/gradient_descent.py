@@ -102,6 +102,7 @@ neighbouring, n_records, class_weight, bounds, counts_share
         for_scale = 1 / (math.sqrt(SCALE_SHARE) * mu)
         frame, steps = self._private_frame(ledger, public, for_scale)
         left = mu * math.sqrt(1 - self._scale_share)
+        # T mechanisms of multiplier sqrt(T) / mu compose to one of parameter mu (Corollary 3.3).
         multiplier, claim = math.sqrt(self.n_steps) / left, Claim(epsilon, _SOURCE)
         if self.sample_rate is not None:
             scaling = GaussianDpEvent(for_scale) if self._scale_share else None
@@ -114,6 +115,7 @@ neighbouring, n_records, class_weight, bounds, counts_share
         # The mean square length of a row is that of all its entries together, or `radius`^2 without a scale.
         rate = self._rate(frame._replace(moment=self.radius**2 if self._has_no_scale else 1.0))
         beta, mean = np.zeros(len(lengths)), np.zeros(len(lengths))
+        # The expected number of records in a sample divides the sum: the number that was drawn is private.
         kept, expected = max(round(self.average * self.n_steps), 1), public.divisor * (self.sample_rate or 1.0)
         for step in range(self.n_steps):
 

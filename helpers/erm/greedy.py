@@ -46,7 +46,7 @@ center, penalty, regularization, prior, bounds, classes
     delta : float
         In (0, 1): Gaussian noise and zero-concentrated composition.
     n_steps : int
-        T >= 1: at most so many coefficients are not 0.
+        T >= 1, which is also the largest number of coefficients other than 0.
     selection : {"gumbel", "permute_and_flip", "laplace"}
         Law of the noisy choice, which spends half of each step's budget; see the module. Gumbel noise is best.
 
@@ -90,6 +90,7 @@ center, penalty, regularization, prior, bounds, classes
         # Half of a step's budget for the choice of the coordinate, and half for its slope.
         half, law = (1 - self._scale_share) * self.rho_ / self.n_steps / 2, _LAWS[self.selection]
         self.selection_epsilon_ = math.sqrt(half / SELECTION_COSTS[law])
+        # Gaussian noise of multiplier m costs rho = 1 / (2 m^2).
         self.noise_multiplier_ = 1 / math.sqrt(2 * half)
         frame, steps = self._private_frame(ledger, public, 1 / math.sqrt(2 * SCALE_SHARE * self.rho_))
         limits, rate = self._limits(frame), self._rate(frame)
@@ -107,11 +108,14 @@ center, penalty, regularization, prior, bounds, classes
                 part = margins.signed[:, block].T * pull
                 margins.totals[block] = np.clip(part, -limits[block, None], limits[block, None], out=part) @ weights
             distances = np.abs(self._proximal(beta + rate * margins.totals / divisor, rate) - beta)
+            # Over the most that one record can change each distance: all scores have sensitivity 1, whatever their
+            # limits.
             return distances * (divisor / (rate * mass * limits))
 
         for _ in range(self.n_steps):
             j = steps.choose(scores, 1.0, law=law, rho=half)
 
+            # The sum along the chosen coordinate was computed with the scores and is kept with the private margins.
             def slope(margins, j=j):
                 return -margins.totals[j]
 

@@ -81,6 +81,7 @@ class RandomFourierFeatures(DeclaredParameters, TransformerMixin, BaseEstimator)
         # The density of the frequencies is the kernel's Fourier transform.
         self.frequencies_ = rng.normal(scale=np.sqrt(2 * self.gamma), size=(d, D))
         self.phases_ = np.zeros(D) if self.paired else rng.uniform(-np.pi, np.pi, D)
+        # cos^2 + sin^2 = 1 for each frequency; a single cosine can be 1 at all of them.
         self.radius_ = 1.0 if self.paired else float(np.sqrt(2))
         return self
 
@@ -171,8 +172,11 @@ class KernelClassifier(PrivateMixin, ModelPredictions, ClassifierMixin, BaseEsti
 
     def _learn(self, ledger: Ledger, features: RandomFourierFeatures, learner: Any) -> None:
         """Set what is fitted, from a private fit of the learner to the features."""
+        # With a seed the learner gets one of its own, drawn from the stream that the records key; else it draws from
+        # the system.
         secret = child_state(self.random_state, ledger.rng)
         learner.set_params(epsilon=self.epsilon, radius=features.radius_, random_state=secret)
+        # The map looks at one record at a time, so neighbouring records have neighbouring features.
         mapped = ledger.view(lambda records: (features._mapped(records[0]), records[1]))
         mapped.fitted(lambda records: learner.fit(*records))
         learner.set_params(random_state=None)  # the seed of the noise must not travel with the model

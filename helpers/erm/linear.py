@@ -54,9 +54,9 @@ class Records(NamedTuple):
     Attributes
     ----------
     rows : ndarray (m, d), or Table
-        Feature vectors inside the ball; a table where there are many, or where they come in parts.
+        Feature vectors inside the ball; a `Table` where there are many, or where they come in parts.
     codes : ndarray (m,) of int
-        Classes 0..K-1; empty with a table, which has its own.
+        Class of each row, 0..K-1; an empty array if `rows` is a `Table`, whose blocks hold the codes.
     multiplicity : ndarray (m,) of int64, or None if every row is one record.
     sizes : ndarray (K,) of int64
         Number of records of each class.
@@ -71,7 +71,7 @@ class Records(NamedTuple):
     divisor: int
 
     def identity(self) -> tuple:
-        """What tells them from others, for noise that is keyed by an integer: arrays, or the hashes of a table."""
+        """What the noise of a seeded fit is keyed by: the arrays themselves, or shape and hashes of a `Table`."""
         if isinstance(self.rows, Table):
             return (self.rows.shape, self.rows.fingerprint())
         return tuple(part for part in (self.rows, self.codes, self.multiplicity) if part is not None)
@@ -103,7 +103,8 @@ def class_weight_among(*names: str | None) -> Check:
 
 LOSSES: dict[str, Check] = {"loss": choice("logistic", "huber"), "h": real(low=1e-10, high=1e10)}
 """The parameters of `LinearClassifier._loss`, of classes that leave the choice to the user."""
-# An offset over a smaller constant is a coefficient so large that it lacks the digits of the solver's share.
+# The offset is reached by the coefficient offset / constant feature (`_anchor`). For a smaller constant feature that
+# coefficient is so large that a double cannot resolve the distance to the minimiser which the solver promises.
 INTERCEPT_SCALING = real(low=1e-3, high=1e3)
 
 
@@ -160,6 +161,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores (n,), positive for the second class; with more classes (n, K)."""
         check_is_fitted(self)
+        # The constant feature is in `intercept_` already, and `coef_` has its share of the row's length (`_store`).
         rows = self._rows(validate_data(self, X, dtype=np.float64, reset=False), constant=False)
         scores = rows.written(order="F") @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -220,6 +222,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         self.classes_ = np.unique(self.classes)
         if is_partitioned(X) or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
+            # The table makes rows of some records at a time by this copy's `_rows`, perhaps on a worker.
             unfitted.random_state = None  # the seed is no concern of a worker
             rows: Any = table(X, y, self.classes_, multiplicity, unfitted._rows, fewest=fewest)
             codes, multiplicity, sizes = np.empty(0, np.intp), None, rows.sizes
@@ -286,6 +289,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         loss, n = self._loss(), records.divisor
         linear = noise / n
         if self.prior is not None:
+            # (L/2) ||u - a||^2 is (L/2) ||u||^2 - L a'u, up to a constant: the anchor a is a linear term.
             linear = linear - regularization * self._anchor()
         sums: MarginSums | SoftmaxSums
         if isinstance(loss, Softmax):
@@ -298,9 +302,11 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
 
     def _store(self, beta: NDArray) -> None:
         """Set `coef_` and `intercept_`, in the units of the shortened rows."""
+        # Several classes: from K - 1 coordinates in the basis to K rows that sum to zero.
         beta = beta[None] if beta.ndim == 1 else zero_sum_basis(len(self.classes_)).T @ beta
         if self.fit_intercept:
             longest = np.sqrt(1 + self.intercept_scaling**2)
+            # Rows were z = [x, a R] / sqrt(1 + a^2), so beta'z is (beta / sqrt(1 + a^2))'[x, a R].
             self.coef_ = beta[:, :-1] / longest
             self.intercept_ = beta[:, -1] * self.intercept_scaling * self.radius / longest
         else:

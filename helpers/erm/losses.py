@@ -1,8 +1,8 @@
 """Losses of linear classification, with the constants that privacy proofs and the solver need.
 
 A margin loss looks at m = s z'beta, where z is a record's feature vector and s = +1 or -1 its class; the softmax loss
-looks at K scores that add up to zero. Sums over records are left to `helpers.erm.risk`, and what the constants mean for
-the noise to `helpers.erm.calibration`.
+looks at K scores, one a class, whose sum is zero. Sums over records are left to `helpers.erm.risk`, and what the
+constants mean for the noise to `helpers.erm.calibration`.
 """
 
 import math
@@ -99,6 +99,7 @@ def _logistic() -> Loss:
             return g
         # Where the derivative in p vanishes: g t p^2 + (2 - g) t p - (g + t) = 0.
         b = (2 - g) * t
+        # The positive root, in the form in which no digits cancel.
         p = 2 * (g + t) / (b + math.sqrt(b * b + 4 * g * t * (g + t)))
         return g * p + math.log1p(t * p * (1 - p))
 
@@ -179,6 +180,8 @@ class Softmax:
         slant = math.sqrt(self.curvature)
         if t == 0:
             return g * self.steepness
+        # The bound on the trace is 2 r slant - r^2 for small r and 2 - r^2 beyond r = 1/slant: the maximum of either
+        # piece.
         rising = (g + 2 * t * slant) / (2 * t)
         falling = min(max(g / (2 * t), 1 / slant), self.steepness)
         r = rising if rising * slant <= 1 else falling
@@ -194,7 +197,9 @@ class Softmax:
 
 
 def zero_sum_basis(n_classes: int) -> NDArray[np.float64]:
-    """Orthonormal basis Q (K - 1, K) of the vectors whose entries add up to zero.
+    """Matrix Q (K - 1, K) with orthonormal rows, each of which sums to zero over the K classes.
+
+    Scores C'Q with free C (K - 1,) are all vectors of K scores that sum to zero, and ||C|| is their length.
 
     >>> zero_sum_basis(2).round(3)
     array([[ 0.707, -0.707]])

@@ -21,9 +21,9 @@ from helpers.erm.risk import Block
 from helpers.privacy import REPLACE_ONE, Ledger
 
 LABEL_SHARE = 0.2
-"""Of the squared sensitivity: a poor count of a rare class costs more than a poor cell."""
+"""The class sizes' share of the squared sensitivity: a poor count of a rare class costs more than a poor cell."""
 _FEW = 4  # cells of an ordered attribute that are not worth a tree
-_LEAST = 2.0  # records of a class
+_LEAST = 2.0  # records that a class counts as having at least, in `priors`
 _DEGREES = (1.0, 0.5, 0.35)  # weights of the polynomials of a rank; what is smooth comes first
 _SHORT = 1e-100  # of squares that are taken to be zero
 
@@ -86,6 +86,8 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
         Above 0.
     """
     sensitivity, replaced = marginals_sensitivity(domain, ledger.neighbouring), ledger.neighbouring is REPLACE_ONE
+    # A record moves the class sizes by 1, or a replaced one by sqrt(2), in l2: times this weight it is `LABEL_SHARE` of
+    # the squared sensitivity.
     weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
     levels = [_levels(attribute) for attribute in domain.attributes]
 
@@ -105,6 +107,7 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     on_count = spread / weight
     if replaced:
         n_records = float(ledger.n_records())
+        # The sum is public, so its noise is taken off the counts in equal parts: each keeps 1 - 1/K of its variance.
         counts += (n_records - counts.sum()) / len(counts)
         on_count *= math.sqrt(1 - 1 / len(counts))
     else:
@@ -223,6 +226,7 @@ def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, sprea
         evenly = {j: deep[j] * (left - right) / np.maximum(left + right, 1) for j, (left, right) in halves.items()}
         kept = _shrunk({j: noisy[j][depth] - evenly[j] for j in deep}, deep, spread)
         for j, size in deep.items():
+            # Neither half of a node holds fewer than no records.
             difference = np.clip(evenly[j] + kept[j], -size, size)
             difference = np.where(halves[j][1] == 0, size, difference)  # nothing is in the padding
             nodes[j] = np.column_stack([size + difference, size - difference]).ravel() / 2
@@ -231,7 +235,10 @@ def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, sprea
 
 
 def _shrunk(deviations: dict[int, NDArray], sizes: dict[int, NDArray], spread: float) -> dict[int, NDArray[np.float64]]:
-    """What a normal prior leaves of noisy deviations, whose standard deviation is a common share of `sizes`."""
+    """Noisy deviations, each shrunk towards 0 by a normal prior whose standard deviation is a share of its size.
+
+    The share is common to all of them and estimated: their squares less those of the noise, over the squared sizes.
+    """
     signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations.values())
     square = sum(float(size @ size) for size in sizes.values())
     share = max(signal, 0.0) / square if square > 0 else 0.0

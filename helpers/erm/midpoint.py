@@ -106,6 +106,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
         codes = label_codes(labels, _CLASSES)
         totals = None
         if self.counts == "public":
+            # Public counts may be looked at, and refused, without noise.
             totals = np.bincount(codes, minlength=2).astype(float)
             if not totals.all():
                 raise ValueError(
@@ -121,6 +122,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
 
         def sums(records):
             values, codes = records
+            # Clipped sums (2,), one a class: each record moves its own by R at most.
             return np.bincount(codes, weights=np.clip(values, -R, R), minlength=2)
 
         if totals is not None:
@@ -136,6 +138,7 @@ class MidpointClassifier(PrivateMixin, ClassifierMixin, BaseEstimator):
             )
             count = noisy[2] / unit
             self.counts_ = np.maximum([ledger.n_records() - count, count], _SMALLEST_COUNT)
+            # Post-processing of the one release: noisy sums over noisy counts.
             means = noisy[:2] / self.counts_
         self.classes_, self.means_ = _CLASSES.copy(), np.clip(means, -R, R)
         self.threshold_ = float(self.means_.mean())

@@ -46,11 +46,13 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation
 from helpers.validation import Check, any_value, choice, real
 
 _N_BINS = 32
-_SHORTEST = 0.75 * math.sqrt(2)  # of q under replace-one: below, noise on S would grow for nothing
-_COUNT = 1.25  # most of k^2 under replace-one
-_COUNT_ADDED = 0.1  # k^2 under add/remove, where only records that are there have a share of the noise
-_MOMENTS_ADDED = 0.15  # of the squared parameter, for S under add/remove
-_RIDGE = 15.0
+# Least q under replace-one. Noise on the means grows with q, and t does not depend on it. But k^2, at most
+# (3 q^2 - ...)/2 by the module's theorem, would be 0 at the least q that the theorem allows for two equal classes.
+_SHORTEST = 0.75 * math.sqrt(2)
+_COUNT = 1.25  # largest k^2 under replace-one
+_COUNT_ADDED = 0.1  # k^2 under add/remove, where it makes the noise on the means longer by the factor sqrt(1 + k^2)
+_MOMENTS_ADDED = 0.15  # share of mu^2 that S costs under add/remove, where it is not free
+_RIDGE = 15.0  # in units of the variance of the noise on the means, over the squared length of their signal
 _GAPS = (0.7, 3.0)  # distances of class means, in standard deviations of the score, that are believed
 _WITHIN = 0.1  # least share of a score's variance that is within the classes
 _BLOCK = 1 << 22  # entries of rows at a time
@@ -262,17 +264,22 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             least = 2 / max(n_records, 5.0)
             share = float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
             mean, spread = moments.means[k] / n_records, moments.spread / n_records
+            # The squared length of the noise is `noise` in expectation, with standard deviation noise * sqrt(2 / D).
+            # That of the signal is the mean's less the noise's, and not below half that standard deviation.
             noise = len(mean) * spread**2
             signal = max(mean @ mean - noise, noise * math.sqrt(0.5 / len(mean)))
             inverse = 1 / (values + _RIDGE * spread**2 / signal)
             coef = vectors @ (inverse * (vectors.T @ mean))
             variance = float((vectors.T @ coef) ** 2 @ values)
-            # Of the class means of the score, less what the noise in the coefficients adds to it.
+            # Difference of the class means of the score, less what the noise in the coefficients adds to it.
             gap = (mean @ coef - spread**2 * inverse.sum()) / (share * (1 - share))
             nearest, farthest = (factor * math.sqrt(variance) for factor in _GAPS)
             gap = float(np.clip(gap, nearest, farthest))
+            # Log-odds of two normal laws of one variance: gap over the variance within the classes, which is the whole
+            # variance less that between them.
             slope = gap / max(variance - share * (1 - share) * gap**2, _WITHIN * variance)
-            # The mean of all scores is 0, since features are centred: half-way between the class means is this.
+            # The mean of all scores is 0, since features are centred: so gap * (0.5 - share) lies half-way between the
+            # class means.
             found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * spread * inverse))
         coefs, intercepts, shares, spreads = zip(*found, strict=True)
         self.coef_, self.intercept_, self.priors_ = np.array(coefs), np.array(intercepts), np.array(shares)
@@ -312,7 +319,8 @@ class _Moments(NamedTuple):
 def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation) -> tuple[float, float, float]:
     """Standard deviations sigma of the noise on the means and t on S, and the factor k of the counts.
 
-    In coordinates of an orthonormal basis of the vectors a_y, whose entries add up to zero.
+    The K entries of every a_y sum to zero, so the means are released in the K - 1 coordinates of an orthonormal basis
+    of all such vectors.
 
     >>> sigma, t, k = moments_noise(np.array([0.9, 0.1]), 1.0, REPLACE_ONE)
     >>> round(sigma / math.sqrt(2), 3), round(k**2, 3)  # in the units of y - pi: 2 (1 - pi)
@@ -324,6 +332,7 @@ def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation)
     if neighbouring is not REPLACE_ONE:
         sigma = math.sqrt(square * (1 + _COUNT_ADDED) / (1 - _MOMENTS_ADDED)) / mu
         return sigma, 1 / (mu * math.sqrt(_MOMENTS_ADDED)), math.sqrt(_COUNT_ADDED)
+    # q^2 of the module's docstring.
     square = max(square, _SHORTEST**2)
     one, other = np.triu_indices(len(priors), 1)
     moved = products[one, one] + products[other, other] + products[one, other] ** 2 / square
@@ -334,7 +343,7 @@ def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation)
 def _noisy_moments(ledger, features, priors, mu) -> _Moments:
     """The second release, of a ledger of a `Table` of records (n, d)."""
     sigma, t, k = moments_noise(priors, 1.0, ledger.neighbouring)
-    # An orthonormal basis of the vectors whose entries add up to zero.
+    # Orthonormal rows (K - 1, K), each of which sums to zero as every a_y does.
     basis, size = helmert(len(priors)), RankFeatures.count(features.domain)
     labels = (basis @ (np.eye(len(priors)) - priors).T).T  # a_y in coordinates, one row a class
     above = np.triu_indices(size, 1)
@@ -388,6 +397,7 @@ def _cleaned(second, spread):
     """
     values, vectors = np.linalg.eigh(second)
     size = len(values)
+    # Symmetric noise of this kind alone has its largest eigenvalue near sqrt(2 D) spread; 5 % more is a margin.
     clear = values > 1.05 * math.sqrt(2 * size) * spread
     levelled = np.where(clear, values - size * spread**2 / 2 / np.where(clear, values, 1.0), 0.0)
     if not clear.all():

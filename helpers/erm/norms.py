@@ -84,13 +84,13 @@ class RowPolytope:
 
     @property
     def dimension(self) -> int:
-        """Of the space that rows can fill."""
+        """Dimension p of the space that rows can fill: D less one for each block, and less the entries of width 0."""
         return len(self._numbers) + sum(len(block) - 1 for block in self.blocks) + bool(self.blocks)
 
     def norm(self, b: ArrayLike) -> float:
         """||b||_K of a vector (D,), or of a matrix (K - 1, D) for several classes, where columns count by their length.
 
-        Of b in a block only the part that rows can have, with entries that add up to 0, is looked at.
+        A row's entries in a block sum to 0, so of b's entries there only the differences from their mean count.
 
         >>> RowPolytope((0.5, 0.5, 0.5, 1.0), [(0, 1, 2)]).norm([0.5, -0.25, -0.25, 1.0])
         1.0
@@ -103,6 +103,7 @@ class RowPolytope:
         if self.blocks:
             t = float(np.ravel(b)[-1]) / self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
+                # w = y/s + t/k, from the part of y that rows can have.
                 y = np.ravel(b)[list(block)]
                 parts.append(np.abs((y - y.mean()) / scale + t / len(block)).sum())
         return float(max(parts))
@@ -131,19 +132,23 @@ class RowPolytope:
             balls = rng.uniform(-1, 1, (1, len(numbers)))
         else:
             directions = rng.normal(size=(n_scores, len(numbers)))
+            # A uniform point of a ball in m dimensions has a uniform direction and a length of law U^{1/m}.
             balls = directions / np.linalg.norm(directions, axis=0) * rng.uniform(size=len(numbers)) ** (1 / n_scores)
         point[:, numbers] = balls * np.array(self.widths)[numbers]
         if self.blocks:
             t = self._constant(rng)
             point[0, -1] = t * self.widths[-1]
             for block, scale in zip(self.blocks, self._scales, strict=True):
+                # The body is symmetric: its slice at -t is minus that at t.
                 w = math.copysign(1.0, t) * _slice_point(len(block), abs(t), rng)
                 point[0, list(block)] = scale * (w - t / len(block))
+        # In p dimensions a Gamma length of shape p + 1, times a uniform point of the body, has this density (Hardt and
+        # Talwar 2010, Section 4).
         return point * rng.gamma(n_scores * self.dimension + 1, 1 / rate)
 
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
-        """Positions of the entries that can be had one by one."""
+        """Positions of the entries that are numbers: not in a block, not always 0, and with blocks not the constant."""
         alone = np.array(self.widths) > 0
         for block in self.blocks:
             alone[[*block, -1]] = False
@@ -161,7 +166,7 @@ class RowPolytope:
 
     @cached_property
     def _knee(self) -> float:
-        """Where the volume has fallen to 1/e; 1 if it does not."""
+        """Value t of the constant at which the slice's volume has fallen to 1/e of that at 0; 1 if it never does."""
         return 1.0 if self._log_share(1.0) >= -1 else brentq(lambda t: self._log_share(t) + 1, 0.0, 1.0)
 
     def _constant(self, rng) -> float:
@@ -173,11 +178,14 @@ class RowPolytope:
         slope = -self._log_share(knee) / knee
         tail = (math.exp(-slope * knee) - math.exp(-slope)) / slope if knee < 1 else 0.0
         while True:
+            # One of the two pieces under the bound on the volume, by its area.
             if rng.uniform() * (knee + tail) < knee:
                 t, bound = knee * rng.uniform(), 0.0
             else:
+                # An exponential law cut to [knee, 1], by inverting its distribution function.
                 t = knee - math.log1p(rng.uniform() * math.expm1(-slope * (1 - knee))) / slope
                 bound = -slope * t
+            # Accepted with probability volume over bound; 1 - U is never 0.
             if math.log(1 - rng.uniform()) + bound <= self._log_share(min(t, 1.0)):
                 return t if rng.uniform() < 0.5 else -t
 
@@ -224,12 +232,15 @@ def simplex_rows(boxed: NDArray, X: NDArray, blocks: tuple[tuple[int, ...], ...]
     """
     d = X.shape[1]
     n_attributes = d - sum(len(block) - 1 for block in blocks)
+    # `into_ball` gives each of d columns the length radius / sqrt(d); here a block counts as one attribute, so numbers
+    # may be longer.
     rows = boxed * math.sqrt(d / n_attributes)
     for block in blocks:
         k = len(block)
         part = np.clip(X[:, list(block)], 0, 1)
         total = part.sum(axis=1, keepdims=True)
         share = np.divide(part, total, out=np.full_like(part, 1 / k), where=total > 0)
+        # e_c - 1/k has length sqrt((k - 1)/k); so a corner gets the length radius / sqrt(n_attributes).
         length = _SHRINK * radius * math.sqrt(k / (k - 1) / n_attributes)
         rows[:, list(block)] = length * (share - 1 / k)
     return rows
@@ -273,7 +284,7 @@ def _pieces(k) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 
 
 def _log_weights(k, t) -> NDArray[np.float64]:
-    """Log volumes of the pieces of the slice."""
+    """Log volumes of the pieces of the slice at t, one for each term of `_pieces`."""
     _, power, rest, log_factor = _pieces(k)
     return log_factor + xlogy(rest, t) + xlogy(power, (1 - t) / 2)
 
@@ -283,6 +294,7 @@ def _slice_point(k, t, rng) -> NDArray[np.float64]:
     weights = _log_weights(k, t)
     piece = rng.choice(len(weights), p=np.exp(weights - logsumexp(weights)))
     i, power = (int(of_pieces[piece]) for of_pieces in _pieces(k)[:2])
+    # N has a density in proportion to N^{power - 1} on its interval.
     negative = (1 - t) / 2 * rng.uniform() ** (1 / power) if power else 0.0
     order, point = rng.permutation(k), np.empty(k)
     point[order[:i]] = (negative + t) * _shares(i, rng)
@@ -291,6 +303,6 @@ def _slice_point(k, t, rng) -> NDArray[np.float64]:
 
 
 def _shares(n, rng) -> NDArray[np.float64]:
-    """Uniform on the simplex of n shares."""
+    """Shares (n,) that sum to 1, uniform among all such; exponential numbers over their sum are."""
     parts = rng.standard_exponential(n)
     return parts / parts.sum() if n else parts

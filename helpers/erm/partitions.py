@@ -44,7 +44,7 @@ _NUMBERS = "biuf"
 
 
 class _DaskTable(Table):
-    """Tables that stay where Dask has put them, in place of blocks; what is summed is summed there, two and two."""
+    """A `Table` whose blocks are tables on Dask's workers: sums are made there, and added up there in pairs."""
 
     assumes = (CURATOR,)
 
@@ -141,7 +141,7 @@ def is_partitioned(X: Any) -> bool:
 
 
 def count_records(X: Any) -> int:
-    """Number of records of an array or of parts; that of Dask's is counted where no shape tells it.
+    """Number of records of an array or of parts; those of a Dask collection are counted, as its shape may be unknown.
 
     >>> count_records(Chunks(list, 7, 1))
     7
@@ -280,7 +280,7 @@ def _numbers(part) -> Any:
 
 
 def _sizes(codes, multiplicity, n_classes) -> NDArray[np.int64]:
-    """Numbers of records (K,), without a copy of the codes in a wider type."""
+    """Number of records (K,) of each class, without a copy of the codes in a wider type."""
     numbers = np.broadcast_to(np.int64(1) if multiplicity is None else multiplicity, len(codes))
     return np.array([numbers.sum(where=codes == k) for k in range(n_classes)], dtype=np.int64)
 
@@ -289,7 +289,7 @@ def _sizes(codes, multiplicity, n_classes) -> NDArray[np.int64]:
 
 
 def is_dask(X: Any) -> bool:
-    """Whether Dask has it."""
+    """Whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
 
 
@@ -316,7 +316,10 @@ def _dask_table(X, y, classes, multiplicity, make) -> Table:
 
 
 def _part(X, y, multiplicity, width, classes, make) -> tuple[str, Table]:
-    """What is wrong with a partition, which is said and not raised, and its table, on its worker."""
+    """A message about a flawed partition, empty if there is no flaw, and the partition's `Table`; runs on its worker.
+
+    The message is returned, because the worker's log would print the arguments of a function that raises.
+    """
     X, y = _numbers(X), np.asarray(y)
     flaw = _flaw(X, width)
     numbers = None if multiplicity is None else np.asarray(multiplicity)

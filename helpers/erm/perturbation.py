@@ -72,14 +72,19 @@ from helpers.validation import (
     real,
 )
 
-_BLUR = 1e-5  # s: the mean length of u is this times d / (epsilon R)
-_MOST = 10  # times `n_records`: so many records count in full
+# The constant s of the module's docstring: the noise u that hides where the solver stopped has mean length
+# s d / (epsilon R), too short to change a score.
+_BLUR = 1e-5
+# Where `n_records` is given, up to this many times as many records keep their full weight; more of them share that
+# weight. The bound on rounding needs some such limit.
+_MOST = 10
+# A smaller budget could raise the penalty beyond the range that `LinearClassifier._check_parameters` allows.
 _SMALLEST_EPSILON = 1e-10
-_LARGEST_DIVISOR = 10**15
+_LARGEST_DIVISOR = 10**15  # below 2^53, so a double holds it exactly
 
 
 class Public(NamedTuple):
-    """What a method may know beside the ledger's answers.
+    """Public numbers that a method may use in addition to the ledger's answers.
 
     Attributes
     ----------
@@ -88,11 +93,12 @@ class Public(NamedTuple):
     width : int
         Entries of a row.
     weights : ndarray (K,) or None
-        Of the classes; None where all are 1, and where they are the data's own.
+        Public weights of the classes; None if all are 1, and with "balanced", whose weights come from private counts.
     weighting : Weighting
-        What one record does to the weights.
+        How far one record can move the weights of all records.
     most : int
-        Records that count in full in a perturbation, so that what they add up to, and round off, has a public bound.
+        Number of records that keep their full weight in a perturbation; if there are more, all weights are scaled down.
+        So the sum of the gradients and its rounding error have public bounds.
     """
 
     divisor: int
@@ -103,7 +109,7 @@ class Public(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What coefficients cost, class counts not included.
+    """Privacy cost of the coefficients, without that of noisy class counts.
 
     Attributes
     ----------
@@ -120,7 +126,7 @@ class Claim(NamedTuple):
 
 
 _PUBLIC = {"bounds": "feature bounds public", "center": "centre of the features public"}
-"""Options that are only what they should be if the data had no say in them."""
+"""Options that the guarantee takes to be public, with the assumption each adds: the records must not decide them."""
 
 
 @dataclass(eq=False, repr=False)
@@ -172,6 +178,7 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         self._forget()
         records = self._records(X, y, multiplicity)
         divisor, width = records.divisor, records.rows.shape[1]
+        # Only a seed needs the identity of the records, whose hash takes a pass over all of them.
         rng = self._noise_generator(*(() if self.random_state is None else records.identity()))
         ledger = Ledger(records, self.neighbouring, rng)
         ledger.assume(
@@ -185,20 +192,25 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         )
         del X, y, multiplicity, records  # all that follows is made of the ledger's answers and public numbers
         self.offset_ = 0.0
+        # A dict of weights is public and needs no counts; the other two kinds are found below, or inside the query.
         weights = self._weights(None) if isinstance(self.class_weight, dict) else None
         counts = 0.0  # what noisy counts of the classes cost, which pay for their weights or for the offset
         if self.class_weight == "private" or self.prior is not None:
             counts, n_classes = self.counts_share * self.epsilon, len(self.classes_)
             noisy = ledger.class_counts(lambda records: records.sizes, n_classes, counts)
+            # Noise can make a count 0 or negative, of which there is neither a logarithm nor an inverse.
             sizes = np.maximum(noisy, 1.0)
             if self.prior is None:
                 weights = class_weights(sizes)
             else:
                 self.offset_ = self._offset(sizes, weights)
         if self.class_weight == "balanced":
+            # "balanced" weights follow the private counts, so one record moves them all; weights that are public, or
+            # computed from released counts, do not move.
             weighting = balanced_weights(len(self.classes))
         else:
             weighting = fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
+        # Without `n_records` the divisor is the number of records itself, which cannot be exceeded.
         most = divisor if self.n_records is None else _MOST * divisor
         public = Public(divisor, width, weights, weighting, most)
         claim = self._released(ledger, public, self.epsilon - counts)
@@ -228,14 +240,17 @@ class PerturbationClassifier(PrivateLinearClassifier):
     h: float = 0.5
 
     def _within(self, ledger, public, regularization, longest_noise, wanted) -> tuple[float, Callable]:
-        """A distance, and what finds a point within it of the exact minimiser, whatever the records and the noise are.
+        """A distance, and a function of records and noise that returns a point within it of the exact minimiser.
 
-        The distance is the one that is wanted, or what double arithmetic leaves (`helpers.erm.risk.precision`).
-        Points are shortened as that bound asks for. `longest_noise` is a length that is hardly ever exceeded.
+        The distance is `wanted`, or the least that double arithmetic can promise if that is more
+        (`helpers.erm.risk.precision`, which also says to what length results are shortened). It holds for all records
+        and all noise. `longest_noise` is a length of the noise vector that is hardly ever exceeded.
         """
         if self.neighbouring is ADD_REMOVE:
             # With more, one more record takes weight from all others, which moves their sum twice as far.
             ledger.assume(f"at most {_MOST} times as many records as n_records says")
+        # Length of the minimiser of penalty, noise and prior alone, without any record: the centre that `precision`
+        # asks for.
         center = longest_noise / (public.divisor * regularization)
         if self.prior is not None:
             center += float(np.linalg.norm(self._anchor()))
@@ -253,8 +268,12 @@ class PerturbationClassifier(PrivateLinearClassifier):
 
         def minimise(records: Records, noise: NDArray = none) -> NDArray[np.float64]:
             weights = self._weights(records.sizes) if self.class_weight == "balanced" else public.weights
+            # Scaled down so that the weights add up to no more than those of `most` records, which `precision` was
+            # told.
             if (number := records.sizes.sum()) > public.most:
                 weights = (np.ones(len(self.classes)) if weights is None else weights) * (public.most / number)
+            # `precision` proves `distance` for a computed gradient that certifies a quarter of it, and for results of
+            # length `reach` at most.
             beta = self._minimiser(records, weights, regularization, noise, distance / 4)
             length = np.linalg.norm(beta)
             return beta * (reach / length) if length > reach else beta
@@ -380,6 +399,9 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
 
     def _polytope(self) -> RowPolytope:
         """The body of all rows, from public numbers: bounds, blocks and the constant feature."""
+        # Two records, at all lower and at all upper bounds, show the largest size of every number's entry. For a block
+        # its first level stands for all: a corner of the simplex has its largest entry in its own column, and all
+        # columns are alike.
         corners = np.array(self.bounds, dtype=float).T
         blocks = () if self.blocks is None else check_blocks(self.blocks, corners.shape[1])
         for block in blocks:
@@ -395,6 +417,7 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         noise_epsilon = epsilon - solver
         # Gaussian noise: the theorem multiplies delta by e^{r rho}.
         delta = self.delta * math.exp(-solver / 2)
+        # From here on only public numbers are used, until the ledger draws the noise and looks at the records.
         noise, total, proved, source = self._constants(noise_epsilon, delta, public)
         # Gamma and normal laws exceed these lengths of noise with probability e^-50.
         if delta > 0:
@@ -403,11 +426,14 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
             longest_noise = (math.sqrt(size) + 10) * noise
         else:
             in_cube = self.noise == "cube"
+            # `calibrate` states the rate per unit of the Euclidean norm. The norm of a body that rows fill has no unit:
+            # there the rate is g = noise_rate R (`helpers.erm.norms`).
             self.noise_rate_ = noise * self.radius if in_cube else noise
             law = Law("body" if in_cube else "ball", self.noise_rate_, size, self._polytope() if in_cube else None)
             longest_noise = (size + 10 * math.sqrt(size) + 50) / noise
         distance, minimise = self._within(ledger, public, total, longest_noise, self.tol * _BLUR / (2 * self.radius))
-        # What the constants prove is the budget but for rounding, or, for constants as published, whatever it is.
+        # `proved` is the budget up to rounding. A subclass with published constants may prove another epsilon, and then
+        # that one is billed.
         kept = proved <= noise_epsilon * (1 + 1e-9)
         exact = ApproximateDpEvent(noise_epsilon if kept else proved, delta)
         self._store(ledger.minimum(minimise, law, exact, distance, solver))
@@ -442,7 +468,7 @@ class OutputPerturbationClassifier(PerturbationClassifier):
     The minimiser of `ERMClassifier`'s objective moves by at most `largest_move` when one record changes, so noise of
     density proportional to exp(-noise_rate ||b||) at the rate epsilon divided by that makes `coef_` and `intercept_`
     epsilon-DP under `neighbouring`. With `delta` > 0 Gaussian noise makes them (epsilon, delta)-DP, which needs less
-    noise where there are many.
+    noise where there are many coefficients.
 
     Parameters
     ----------
@@ -491,8 +517,10 @@ class_weight, bounds, counts_share, prior
             weighting=public.weighting,
         )
         wanted = self.tol * move / (2 * (1 - self.tol))
+        # No noise stands inside this objective, so its longest noise is 0.
         distance, minimise = self._within(ledger, public, regularization, 0.0, wanted)
         source = "Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1, Theorem 1"
+        # The results of two neighbours are each within `distance` of minimisers that are `move` apart.
         sensitivity = move + 2 * distance
         if self.delta > 0:
             multiplier = gaussian_multiplier(epsilon, self.delta)

@@ -30,16 +30,19 @@ _SHORTEST = 1e-150
 _EXTREME = 1e-100
 _ENTRIES = 1 << 18  # of a block: what a core's cache holds
 
-_COARSE = 8  # every how many rows a first approximation looks at
-_ENOUGH = 512  # rows that such an approximation needs
-_LARGEST_SAMPLE = 1 << 23  # its entries
-_COARSE_GRADIENT = 1e-2  # largest gradient of the approximation, in units of all rows pulling together
+# The first approximation of a minimiser is that of every eighth row, or fewer where the rows are many.
+_COARSE = 8
+_ENOUGH = 512  # rows that such a sample needs; with fewer, no approximation is made
+_LARGEST_SAMPLE = 1 << 23  # entries (rows times width) of such a sample, at most
+_COARSE_GRADIENT = 1e-2  # gradient at which the approximation stops, over that of all rows pulling together
 _WIDTH = 20  # entries of a row from which on its part of a Hessian takes as long as its part of a gradient
-_PASSES = 5  # gradients that may be spent on one Hessian
-_UNTRIED = 2  # products that a digit is taken to cost before any has been tried
-_FEWEST_PRODUCTS = 20  # that are tried before a Hessian is computed instead
+# A Hessian is computed where it takes no longer than this many gradients; otherwise only products with it are.
+_PASSES = 5
+_UNTRIED = 2  # products that one decimal digit of the gradient is assumed to cost before any was computed
+_FEWEST_PRODUCTS = 20  # products that conjugate gradients may use before a Hessian is computed instead
 _LOOSE = 0.25  # largest relative residual of a Newton step
-_NEAR = 5  # times the gradient that is wanted: a step whose residual would be smaller goes on until it arrives
+# A step whose allowed residual is below this many times the wanted gradient is solved until it arrives.
+_NEAR = 5
 _TINY = np.finfo(float).tiny
 _UNIT = 2.0**-53  # largest relative error of one operation
 _ROUNDING = 2.0**-49  # 16 units in the last place: below it, a computed gradient is rounding error
@@ -77,6 +80,7 @@ class Rows(NamedTuple):
     def scores(self, beta: NDArray) -> NDArray[np.float64]:
         """z'beta (m,) for beta (d,), or (m, k) for beta (d, k)."""
         slopes = beta if self.constant is None else beta[:-1]
+        # The solver starts at 0, where the product need not be computed.
         scores = self.base @ slopes if slopes.any() else np.zeros((len(self.base), *slopes.shape[1:]))
         if self.factors is not None:
             scores *= self.factors if scores.ndim == 1 else self.factors[:, None]
@@ -97,6 +101,7 @@ class Rows(NamedTuple):
         total = np.empty((d, d) if self.constant is None else (d + 1, d + 1))
         scaled = weights if self.factors is None else weights * self.factors
         twice = scaled if self.factors is None else scaled * self.factors
+        # Off-diagonal blocks of a softmax Hessian have weights of either sign, which have no square root.
         if weights.min(initial=0.0) >= 0:
             half = self.base * np.sqrt(twice)[:, None]
             np.matmul(half.T, half, out=total[:d, :d])  # takes half the time, since both sides are one array
@@ -300,14 +305,16 @@ class Table:
                 part, rest = part
                 if self.keeps:
                     kept.append(rest)
+            # Two sums of equally many blocks are added up as soon as both are there, as in counting in binary.
             while number % 2 == 0:
                 part, number = pairs.pop() + part, number // 2
             pairs.append(part)
+        # The last sum is that of the fewest blocks.
         return sum(reversed(pairs))
 
     def sample(self, stride: int) -> "Table":
-        """Every `stride`-th row of a block, in memory, for approximations that cost nothing but time if they are
-        bad."""
+        """Every `stride`-th row of each block, written out in memory: a bad approximation from it costs time, and no
+        accuracy."""
         found = []
         for rows, *rest in self.blocks:
             factors = None if rows.factors is None else rows.factors[::stride]
@@ -318,6 +325,7 @@ class Table:
     def fingerprint(self) -> tuple[bytes, ...]:
         """Hashes of the blocks, for noise that is keyed by an integer and the data."""
         return tuple(
+            # The first bytes of a generator that is keyed by a block's content serve as its hash.
             noise_generator(0, *(part for part in (rows.written(), *rest) if part is not None)).bytes(16)
             for rows, *rest in self.blocks
         )
@@ -359,6 +367,7 @@ class MarginSums:
         signs = 1.0 if block.codes is None else 2.0 * block.codes - 1
         margins = signs * block.rows.scores(beta)
         slope = self.loss.slope(margins)
+        # p (1 - p) of the logistic loss follows from its slope, without another exponential.
         bend = self.loss.bend(margins) if self.loss.bend_at_slope is None else self.loss.bend_at_slope(slope)
         slope, bend = (block.weighted(self.class_weights, values) for values in (slope, bend))
         return block.rows.sums(signs * slope), bend
@@ -408,6 +417,8 @@ class SoftmaxSums:
         total = np.empty((k, d, k, d))
         for a in range(k):
             for b in range(a, k):
+                # In the basis, a record's Hessian by its scores is the covariance of the basis vectors under its
+                # probabilities.
                 bend = p @ (basis[a] * basis[b]) - mean[:, a] * mean[:, b]
                 total[a, :, b] = total[b, :, a] = block.rows.gram(block.weighted(self.class_weights, bend))
         return total.reshape(k * d, k * d)
@@ -416,6 +427,7 @@ class SoftmaxSums:
         """The Hessian at beta times a vector: ((K - 1) d,)."""
         basis, p = self._predictions(beta, block, bends)
         along = block.rows.scores(vector.reshape(len(basis), -1).T) @ basis
+        # (diag(p) - p p') times the scores of the vector, for each record.
         along -= np.einsum("ij,ij->i", p, along)[:, None]
         along *= p
         return block.rows.sums(basis @ block.weighted(self.class_weights, along).T).ravel()
@@ -545,6 +557,7 @@ class Risk:
         """
         (n_rows, width), loss, linear = self.table.shape, self.sums.loss, self.linear.ravel()
         wanted, pull = self.regularization * distance, loss.steepness * self.longest * self.mean_weight
+        # `pull` bounds the gradient of the mean loss, `curvature` the largest eigenvalue of the Hessian.
         scale = pull + np.linalg.norm(linear)  # of all rows together, and the noise
         curvature = self.regularization + loss.curvature * self.longest**2 * self.mean_weight
         beta = np.zeros(linear.size)
@@ -565,21 +578,27 @@ class Risk:
                 gradient = total / self.n_records + self.regularization * candidate + linear
                 size, slope = float(np.linalg.norm(gradient)), -(gradient @ step)
                 falling = size <= best.gradient_norm / 2
+                # Nearly as steep as at the beginning: the step is too short.
                 if slope < -_STEEP * fall:
                     low = t
                 elif slope <= 0 or size <= wanted or (falling and loss.smooth):
+                    # An earlier trial lay a little behind the minimum, and this one falls short of it by more: take the
+                    # earlier one.
                     if passed is not None and slope <= -2 * _FLAT * fall:
                         candidate, bends, gradient, size = passed
                     break
                 else:
                     high = t
+                    # Behind the minimum: the step is too long, but worth keeping if the slope has hardly turned.
                     passed = (candidate, bends, gradient, size) if slope <= _FLAT * fall else None
+                # Longer steps until one passes the minimum, bisection afterwards.
                 t = 2 * t if math.isinf(high) else (low + high) / 2
             else:
                 break  # rounding leaves nothing to be gained
             beta = candidate
             if size < best.gradient_norm:
                 best = Solution(beta, size / self.regularization, size, iteration)
+            # Arrived; or the gradient does not fall any more and is not larger than its own rounding error.
             if size <= wanted or not (falling or size > _ROUNDING * (scale + curvature * np.linalg.norm(beta))):
                 break
             # A residual may be larger where the gradient is, and need not be smaller than what arrives.
@@ -590,7 +609,7 @@ class Risk:
         return best._replace(beta=best.beta.reshape(self.linear.shape))
 
     def _newton_step(self, beta, bends, gradient, allowed, digits) -> NDArray[np.float64]:
-        """What the Hessian at beta takes to the gradient, or to a vector at most `allowed` away from it.
+        """Newton step: the Hessian at beta times this vector is the gradient, up to a residual of length `allowed`.
 
         A Hessian of all records is computed where it takes no longer than a few gradients. Elsewhere, Newton's systems
         are solved by conjugate gradients from products with it; where they do not converge in the time of a Hessian,
@@ -629,6 +648,7 @@ class Risk:
 
     def _solver(self, beta, bends=None) -> Callable[[NDArray], NDArray[np.float64]]:
         """Function that solves linear systems with the Hessian at beta."""
+        # The penalty keeps every eigenvalue above 0, so a Cholesky factor exists up to rounding.
         hessian = self.regularization * np.eye(len(beta))
         hessian += self.table.total(self.sums.hessian, beta, beside=bends) / self.n_records  # just 0 without records
         factor, failed = lapack.dpotrf(hessian, lower=True)  # scipy.linalg's wrappers take longer than small systems do
@@ -717,12 +737,16 @@ def precision(
     (549, '2e-09')
     """
     classes = loss.n_classes if isinstance(loss, Softmax) else 1
+    # S R kappa of the docstring, and a bound on l: log 2 for the logistic loss, 1 + h for the Huber loss, log K for
+    # softmax.
     pull, level = loss.steepness * longest * mean_weight, max(1.0, loss.shift, math.log(classes))
     energy = 2 * (mean_weight * level + pull * center) / regularization
     reach = center + min(math.sqrt(energy), pull / regularization)
+    # A block's sum, in an order that only the library knows, has as many terms as the block has rows.
     longest_block = max(_ENTRIES // max(width - 1, 1), 1)
     added = min(longest_block, n_rows) + 160 + 2 * classes
     fixed = added * pull + 4 * loss.curvature * loss.shift * mean_weight * longest
     growing = (width + classes + 8) * math.sqrt(classes) * loss.curvature * longest**2 * mean_weight
+    # E + F B of the docstring.
     off = _UNIT * (fixed + (growing + 8 * regularization) * reach) / regularization
     return Precision(reach, min(4 * off, 2 * reach))

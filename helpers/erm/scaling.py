@@ -29,7 +29,7 @@ _SMALLEST_LIMIT = 1e-100
 _SMALLEST_REACH = 1e-150
 _FLOOR = 2.0  # standard deviations of the noise below which a second moment says nothing
 SCALE_SHARE = 0.1
-"""Of the budget, for the release of a private scale (of mu^2, or of rho)."""
+"""Share of the budget (of mu^2, or of rho) that the release of a private scale costs."""
 
 
 def per_feature(name: str, value: Any, low: float, high: float, n_features: int) -> NDArray[np.float64]:
@@ -55,7 +55,7 @@ def per_feature(name: str, value: Any, low: float, high: float, n_features: int)
 
 
 def floored(noisy: NDArray, n_records: int, spread: float) -> NDArray[np.float64]:
-    """Mean squares from noisy sums whose noise has standard deviation `spread`: at least two of it, and at most 1."""
+    """Mean squares (d,) from noisy sums (d,), between 2 spread / n and 1; `spread` is the noise's deviation."""
     return np.minimum(np.maximum(noisy, _FLOOR * spread) / n_records, 1.0)
 
 
@@ -217,6 +217,8 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
 
     def _rate(self, frame: Frame) -> float:
         """Length of a step on the mean slope along one coordinate: `step` over its smoothness."""
+        # The mean of the losses bends along a coordinate by at most the loss's curvature times the mean square of an
+        # entry.
         return self.step / (LOGISTIC.curvature * frame.moment)
 
     def _longest(self, frame: Frame) -> float:
@@ -233,6 +235,8 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
 
     def _store_units(self, beta: NDArray, frame: Frame) -> None:
         """Set `coef_` and `intercept_` in the units of X clipped to its bounds, from coefficients of the rows."""
+        # A row's entry is (x - center) * factor: the factor goes into the coefficient, and the centre into the
+        # intercept.
         coef = beta[: len(frame.factor)] * frame.factor
         constant = 0.0 if frame.constant is None else beta[-1] * frame.constant
         self.coef_, self.intercept_ = coef[None], np.array([self.offset_ + constant - coef @ frame.center])

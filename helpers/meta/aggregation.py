@@ -33,7 +33,7 @@ _FAR = 1.0  # made-up public records lie in the cube [-1, 1]^d
 
 @dataclass(eq=False, repr=False)
 class _DisjointLearners(ModelPredictions, Ensemble):
-    """Parts, learners and predictions of both."""
+    """What both classifiers share: disjoint parts of the records, a learner for each, and predictions."""
 
     _allowed: ClassVar[dict] = {"estimator": partial(check_learner, needed=())}
 
@@ -48,8 +48,10 @@ class _DisjointLearners(ModelPredictions, Ensemble):
         return with_seed(new_learner(self.estimator, classes=tuple(self.classes)), seed)
 
     def _seed(self, rng: np.random.Generator) -> int | None:
-        """Randomness of a learner's own, so that what one draws cannot move what another says. A private learner has a
-        source of its own, unless the whole is to be reproduced."""
+        """A seed for one learner alone, so that how much one learner draws cannot change the answer of another.
+
+        A private learner gets None and draws from the system, unless the whole fit has a seed.
+        """
         if isinstance(self.estimator, PrivateMixin):
             return child_state(self.random_state, rng)
         return int(rng.integers(2**32))
@@ -62,9 +64,9 @@ class _DisjointLearners(ModelPredictions, Ensemble):
         ledger : Ledger
             Of X and y.
         said : callable
-            The answer of a fitted learner.
+            From a fitted learner to its answer.
         silence : array
-            The answer of a learner that fails; all answers have its shape.
+            Stands for the answer of a learner that fails. Every answer has its shape, whatever the records are.
         """
         m, rng, replaced = self.n_estimators, ledger.rng, ledger.neighbouring is REPLACE_ONE
         # Rows are dealt evenly where their number is public.
@@ -79,8 +81,8 @@ class _DisjointLearners(ModelPredictions, Ensemble):
             return np.array([answer(X[parts == k], y[parts == k], self._seed(rng)) for k in range(m)])
 
         def answer(X: NDArray, y: NDArray, seed: int | None) -> NDArray:
-            # Learners that draw from numpy's global state would be coupled: one record could move the answers of all
-            # that come later. So each has it as it was before, or seeded for itself.
+            # Learners that draw from numpy's global generator would be coupled: one record could move the answers of
+            # all that come later. So its state is put back after each learner, and seeded for each one that has a seed.
             before = np.random.get_state()  # noqa: NPY002
             # Neither an error nor a warning may leave: whatever it is, it depends on private values.
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -89,6 +91,7 @@ class _DisjointLearners(ModelPredictions, Ensemble):
                     if seed is not None:
                         np.random.seed(seed % 2**32)  # noqa: NPY002
                     found = said(fit_learner(self._new(seed), X, y))
+                    # An answer of another shape, or one that is not finite, would tell about the records of its part.
                     usable = found.shape == silence.shape and np.isfinite(found).all()
                 except (Exception, SystemExit):
                     usable = False
@@ -130,7 +133,7 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
     coef_ : ndarray (1, d); intercept_ : ndarray (1,)
         Noisy.
     estimator_ : classifier
-        As `estimator`, with these in place of its own; all else on it is from a fit to made-up records.
+        A copy of `estimator` with these coefficients; its other fitted attributes come from made-up records.
     guarantee_ : helpers.privacy.Guarantee
     classes_ : ndarray (2,); n_features_in_ : int
 
@@ -164,6 +167,8 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
     def _learn(self, ledger: Ledger, plan: None) -> None:
         d = self.n_features_in_
+        # Made-up records show whether the learner is linear, before it sees a private one; the noisy coefficients are
+        # put into this copy.
         self.estimator_ = fit_learner(self._new(), *made_up(4, d, self.classes_))
         try:
             shapes = [self.estimator_.coef_.shape, self.estimator_.intercept_.shape]
@@ -176,9 +181,11 @@ class SubsampleAndAggregateClassifier(_DisjointLearners):
 
         def shortened(learner: Any) -> NDArray:
             found = np.append(learner.coef_, learner.intercept_)
+            # A vector of zeros stays one; the tiny number only avoids a division by 0.
             return found * min(1.0, self.radius / max(np.linalg.norm(found), np.finfo(float).tiny))
 
         answers, mean = self._answers(ledger, shortened, np.zeros(d + 1)), partial(np.mean, axis=0)
+        # One of m answers moves, from anywhere in the ball to anywhere else in it.
         moved = 2 * self.radius / self.n_estimators
         if self.delta > 0:
             noisy = answers.gaussian(mean, moved, gaussian_multiplier(self.epsilon, self.delta))
@@ -279,6 +286,7 @@ class PATEClassifier(_DisjointLearners):
                 raise ValueError(f"public_records must have as many features as X, {d}, got {public.shape[1]}")
             queries = public[rng.permutation(len(public))[: self.n_queries]]
         # Whatever can fail without a look at private records is to fail before it.
+        # Noisy votes may all be for one class, so the student has to cope with that.
         for labels in (self.classes_, self.classes_[:1]):
             self._new().fit(*made_up(4, d, labels)).predict(queries)
 
@@ -287,7 +295,7 @@ class PATEClassifier(_DisjointLearners):
 
         q, votes = len(queries), partial(np.sum, axis=0)
         answers = self._answers(ledger, vote, np.zeros(q, np.int64))
-        # One private record moves each of the q votes by one.
+        # One private record moves each of the q sums of votes by one: sqrt(q) in l2, for Gaussian noise, and q in l1.
         if self.delta > 0:
             noisy = answers.gaussian(votes, math.sqrt(q), gaussian_multiplier(self.epsilon, self.delta))
             mechanism = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"

@@ -222,8 +222,10 @@ def largest_budget(total: Callable[[float], float], epsilon: float) -> float:
     epsilon = check_real("epsilon", epsilon, low=0, inclusive="neither")
 
     def fits(inner_epsilon: float) -> bool:
+        # A budget below the least one counts as none at all, and none always fits.
         return inner_epsilon < _LEAST_EPSILON or total(inner_epsilon) <= epsilon * (1 + 1e-12)
 
+    # Sampling may allow a learner more than the total: the bracket grows until it holds the answer.
     high = min(_LARGEST_EPSILON, 4 * epsilon)
     while high < _LARGEST_EPSILON and fits(high):
         high = min(4 * high, _LARGEST_EPSILON)
@@ -377,7 +379,8 @@ class PrivateBaggingClassifier(Ensemble):
         # enter: the bags are disjoint.
         n = ledger.n_records() if replaced else 1
         bags = self._public_bags(n, labels, rng) if replaced else None
-        # Of the smallest and the largest bag; else what a bag without records holds.
+        # The learner's guarantee is planned for the sizes of the smallest and the largest bag; where bag sizes are
+        # private, for the size of a bag that holds the made-up records alone.
         sizes = [len(self.classes_)] if bags is None else sorted({*map(len, bags)})
         shared_out = self._shared_out(n, sorted({sizes[0], sizes[-1]}))
 
@@ -405,6 +408,8 @@ class PrivateBaggingClassifier(Ensemble):
         if labels is None:
             bags = assign_evenly(n_records, m, rng)
         else:
+            # Ranks are counted in a random order of the rows, and argsort brings the bags back to the order of the
+            # table.
             order = rng.permutation(n_records)
             bags = assign_by_rank(labels[order], m)[np.argsort(order)]
         return [np.flatnonzero(bags == bag) for bag in range(m)]
@@ -413,11 +418,13 @@ class PrivateBaggingClassifier(Ensemble):
         """The ensemble's guarantee, and in `learner_epsilon_` the budget that gives it."""
         names = ("n_estimators", "sampling", "sample_size", "composition", "delta")
         options = {"n_records": n_records} | {name: getattr(self, name) for name in names}
+        # A first fit to made-up records shows the learner's delta and relation, on which its budget depends.
         probe = self._stated(self.epsilon, sizes)
         inner = {"inner_delta": probe.delta, "relation": probe.neighbouring}
         self.learner_epsilon_ = learner_epsilon(self.epsilon, **inner, **options)
         if self.learner_epsilon_ < 1e-9:
             raise ValueError(f"epsilon must leave a budget to each learner, got {self.epsilon!r}")
+        # What the learner states at the budget it gets: it may differ from what was asked for.
         self.learner_guarantee_ = self._stated(self.learner_epsilon_, sizes)
         guarantee = ensemble_guarantee(self.learner_guarantee_, **options)
         if guarantee.epsilon > self.epsilon * (1 + 1e-6) or guarantee.delta > self.delta * (1 + 1e-9):
@@ -432,6 +439,7 @@ class PrivateBaggingClassifier(Ensemble):
         public = self.n_features_in_, self.classes_, self.neighbouring
         stated = [planned_guarantee(make, size, *public) for size in sizes]
         worst = max(stated, key=lambda guarantee: guarantee.epsilon)
+        # Epsilon and delta may be largest at different sizes: both maxima cover every bag.
         return replace(worst, delta=max(guarantee.delta for guarantee in stated))
 
     def _learner(self, epsilon: float, random_state: int | None) -> Any:

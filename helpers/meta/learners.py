@@ -67,6 +67,7 @@ class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
         fewest = 1 if getattr(self, "neighbouring", None) is REPLACE_ONE else 0
         records = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         self.classes_ = np.unique(np.asarray(self.classes))
+        # Only for its refusal: no guarantee is about a label outside the public classes.
         label_codes(records[1], self.classes_)
         relation, plan = self._planned(*records)
         self._learn(Ledger(records, relation, self._noise_generator(*records)), plan)
@@ -84,7 +85,7 @@ class Wrapper(PrivateMixin, ClassifierMixin, BaseEstimator, ABC):
         """Set what is fitted."""
 
     def _model(self) -> Any:
-        """What predicts; before the fit, what it will be made from."""
+        """The fitted model that predicts; before the fit, the estimator that it will be made from."""
         return getattr(self, self._predictor, self.estimator)
 
     def __sklearn_tags__(self) -> Tags:
@@ -100,13 +101,13 @@ def new_learner(estimator: Any, **values: Any) -> Any:
 
 
 def with_seed(estimator: Any, seed: int | None) -> Any:
-    """The estimator with this `random_state` for every part of it that draws, a step of a pipeline too."""
+    """The estimator with this `random_state` for every part of it that draws, steps of a pipeline included."""
     names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
     return estimator.set_params(**dict.fromkeys(names, seed))
 
 
 def fit_learner(learner: Any, X: NDArray, y: NDArray) -> Any:
-    """The learner fitted to X (n, d) and y (n,), without the seeds of its noise."""
+    """The learner, fitted to X (n, d) and y (n,), with None in place of every seed of its noise."""
     learner.fit(X, y)
     return with_seed(learner, None)
 
@@ -173,6 +174,7 @@ def restate(fitted: Any, guarantee: Guarantee) -> None:
     if isinstance(fitted, BaseEstimator):
         fitted = vars(fitted)
         fitted.update({name: guarantee for name, value in fitted.items() if isinstance(value, Guarantee)})
+    # Guarantees may stand at any depth: in a learner inside a pipeline inside a list, say.
     if isinstance(fitted, dict):
         fitted = list(fitted.values())
     if isinstance(fitted, list | tuple):

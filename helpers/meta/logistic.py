@@ -132,6 +132,7 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
                 (1 - self.counts_share) * self.epsilon,
                 delta=self.delta,
                 loss=LOGISTIC if n_classes == 2 else Softmax(n_classes),
+                # Without class weights: the offset takes their place.
                 weighting=fixed_weights(1.0, self.neighbouring),
             )
         self.estimator_ = fit_learner(learner, X, y)

@@ -82,7 +82,7 @@ class PublishedClassifier:
         """
         budget = {"epsilon": epsilon, "delta": delta, "domain": schema.domain}
         nobody = pd.DataFrame({name: [] for name in schema.sources}, dtype=object)
-        # What any fit would refuse, one to no records does.
+        # A fit to no records refuses every parameter and schema that any fit would refuse, before the file is opened.
         PrivateMomentClassifier(**budget, neighbouring=ADD_REMOVE).fit(*schema.encode(nobody))
         model = PrivateMomentClassifier(**budget, neighbouring=neighbouring)
         X, y = schema.encode(table if isinstance(table, pd.DataFrame) else read(table))
@@ -97,6 +97,7 @@ class PublishedClassifier:
     def guarantee(self) -> Guarantee:
         """For everything stored here, with respect to the records of the table that was learned from."""
         given = self.model.guarantee_
+        # The model's guarantee starts from a matrix; here it starts from a file.
         return replace(given, assumes=(*given.assumes, COLUMNS_PUBLIC))
 
     def predict(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -117,6 +118,7 @@ class PublishedClassifier:
     def save(self, file: str | Path) -> None:
         """Store the classifier; the file appears when it is complete."""
         file = Path(file)
+        # Written under another name and then renamed, so that an interrupted run leaves no half file under this one.
         part = file.with_name(file.name + ".part")
         joblib.dump(self, part)
         part.replace(file)

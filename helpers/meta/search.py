@@ -59,6 +59,7 @@ def draw_repeats(rng: np.random.Generator, mean: float, law: str = "geometric") 
     if law == "geometric":
         return int(rng.geometric(1 / mean))
     # Logarithmic law: mean = p / ((p - 1) log(1 - p)), as a function of t = -log(1 - p).
+    # (e^t - 1)/t grows with t and exceeds the mean at the upper end.
     t = brentq(lambda t: math.expm1(t) / t - mean, 1e-12, 2 * math.log(mean) + 5)
     return int(rng.logseries(-math.expm1(-t)))
 
@@ -99,7 +100,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
 
     @abstractmethod
     def _trial_epsilon(self) -> float:
-        """What one candidate may spend."""
+        """Epsilon that one candidate may spend."""
 
     def _learner(self, setting: dict, random_state: int | None) -> Any:
         public = {"epsilon": self._trial_epsilon(), "random_state": random_state}
@@ -112,7 +113,9 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         if not all(map(len, parts)):
             raise ValueError(f"X must have at least {len(parts)} records, one for each part, got {len(X)} sample(s)")
         candidates, epsilon = [], self._trial_epsilon()
+        # Disjoint parts are one a candidate; the one shared part comes round for each.
         for setting, rows in zip(grid, cycle(parts[:-1]), strict=False):
+            # Only the number of rows is used here, which is public under replace-one.
             make = partial(self._learner, setting, None)
             found = planned_guarantee(make, len(rows), self.n_features_in_, self.classes_, REPLACE_ONE)
             if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
@@ -152,6 +155,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
     def _largest_cost(self) -> float:
         """Sensitivity of the mistakes: the record that changes is right before and wrong after, or wrong at two
         prices."""
+        # Where all costs are 0 nothing moves, and any sensitivity above 0 will do.
         return max(self._costs().values()) or 1.0
 
 
@@ -235,6 +239,7 @@ class PartitionedSearch(_PrivateSearch):
         def scores(records: Records) -> NDArray:
             return np.array([-self._mistakes(learner, records) for learner in learners])
 
+        # Learners are fixed by now, so a record held out moves each score by at most one cost.
         best = judging.choose(scores, self._largest_cost(), epsilon=self.epsilon)
         return candidates[best][0], learners[best]
 
@@ -299,6 +304,8 @@ class RepeatedSearch(_PrivateSearch):
 
         def tried(records: Records) -> tuple[float, dict, Any]:
             """Noisy score, setting and learner of one trial, which has a bill of its own."""
+            # The outer ledger pays the theorem's price for the best trial, not for each: so a trial's releases are
+            # billed here, where they are held against its own budget below.
             trial, at = Ledger(records, ledger.neighbouring, rng), rng.integers(len(candidates))
             learning, judging = _parts(trial, cut)
             learner = self._fitted(learning, *candidates[at])

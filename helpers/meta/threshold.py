@@ -50,10 +50,12 @@ def f1_threshold(prevalence: float, expected_auc: float) -> float:
     [0.02, 0.09, 0.252]
     """
     prevalence = check_real("prevalence", prevalence, low=0, high=1, inclusive="neither")
+    # Two normal laws of variance 1 whose means are this far apart have the AUC Phi(distance / sqrt 2).
     distance = math.sqrt(2) * ndtri(check_real("expected_auc", expected_auc, low=0.5, high=1, inclusive="low"))
     cut = np.linspace(-distance / 2 - 8, distance / 2 + 8, 4001)
     hits = prevalence * ndtr(distance / 2 - cut)
     alarms = (1 - prevalence) * ndtr(-distance / 2 - cut)
+    # F1 is twice this; its largest value over cut-offs, halved, is the threshold.
     return float(np.max(hits / (prevalence + hits + alarms)))
 
 
@@ -84,8 +86,10 @@ def recall_threshold(ledger: Ledger, target: float, epsilon: float) -> float:
     def nearness(records: Records) -> NDArray:
         log_odds, is_minority = records
         minority = np.sort(log_odds[is_minority])
+        # Minus the distance of ranks: number of minority records below each candidate, less the number wanted there.
         return -np.abs(np.searchsorted(minority, CANDIDATES) - (1 - target) * len(minority))
 
+    # A replaced record can be two changes of opposite sign: target + (1 - target).
     change = max(target, 1 - target) if ledger.neighbouring is ADD_REMOVE else 1.0
     return float(CANDIDATES[ledger.choose(nearness, change, epsilon=epsilon)])
 
@@ -187,6 +191,8 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
             return planned_guarantee(lambda: self._learner(None), size, self.n_features_in_, self.classes_)
 
         try:
+            # With the made-up records alone, which an add/remove learner always has: its guarantee must not depend on
+            # their private number.
             planned = at(len(self.classes_))
         except ValueError:  # too few for this learner, perhaps
             planned = None
@@ -228,6 +234,7 @@ class ThresholdClassifier(ModelPredictions, Wrapper):
         if self.objective == "recall":
             self.prevalence_, log_odds = None, recall_threshold(ledger.view(scored), self.target_recall, spent)
         else:
+            # Noise can make a count 0 or negative, of which there is no prevalence.
             counts = np.maximum(ledger.class_counts(sizes, 2, spent), 1.0)
             self.prevalence_ = float(counts[1] / counts.sum())
             by_f1 = self.objective == "f1"

@@ -47,6 +47,7 @@ def _kept(like: Tensor, share: float) -> Tensor:
     PyTorch's generator takes as long for one number of 16 bits as for one of 64, which is four of them.
     """
     dropped = min(round(share * _CHANCES), _CHANCES - 1)
+    # One word of 64 random bits gives four numbers of 16.
     words = torch.empty(math.ceil(like.numel() / 4), dtype=torch.long, device=like.device).random_(-(2**63), None)
     numbers = words.view(torch.int16)[: like.numel()].view_as(like)
     return (numbers >= dropped - _CHANCES // 2).to(like.dtype).mul_(_CHANCES / (_CHANCES - dropped))
@@ -60,6 +61,7 @@ class _Attention(torch.autograd.Function):
         parts = x.unflatten(2, (3, heads, -1)).permute(2, 1, 4, 3, 0).contiguous()
         query, key, value = parts[0, :queries], parts[1], parts[2]
         weights = _inner(query * key.shape[1] ** -0.5, key)
+        # Softmax over the tokens attended to; the largest logit is subtracted so that no exponential overflows.
         weights = weights.sub_(weights.amax(1, keepdim=True)).exp_()
         weights = weights.div_(weights.sum(1, keepdim=True))
         dropped = weights * _kept(weights, share) if share else weights.clone()
@@ -95,6 +97,8 @@ class _AttentionGradient(torch.autograd.Function):
         query, key, value = parts[0, :queries], parts[1], parts[2]
         gradient = gradient.unflatten(2, (parts.shape[3], -1)).permute(1, 3, 2, 0).contiguous()
         slopes = _inner(gradient, value).mul_(dropped)
+        # The derivative of softmax: slope less the mean slope under the weights, times the weight. `dropped` holds the
+        # weight and the mask already.
         slopes.addcmul_(weights, slopes.sum(1, keepdim=True), value=-1).mul_(key.shape[1] ** -0.5)
         total = torch.zeros_like(parts)
         _mixed(slopes, key, total[0, :queries])

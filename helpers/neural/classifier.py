@@ -57,11 +57,13 @@ _LARGEST_VALUE = 1e18  # of a feature: its square is still a 32-bit float
 
 
 def _named_or_callable(names: Collection[str], name: str, value: Any) -> None:
+    """Refuse what is neither one of the names nor a callable."""
     if not (isinstance(value, str) and value in names) and (isinstance(value, str) or not callable(value)):
         raise ValueError(f"{name} must be a callable or one of {tuple(names)}, got {value!r}")
 
 
 def _weights(name: str, value: Any) -> None:
+    """Refuse class weights that are neither None, "private" nor a dict of numbers in (0, 1]."""
     if not isinstance(value, dict):
         check_choice(name, value, (None, "private"))
         return
@@ -261,12 +263,16 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             beside += (DiscreteLaplaceDpEvent(for_counts, 1),)
         if for_cut_off:
             beside += (ApproximateDpEvent(for_cut_off, 0.0),)
+        # In proportion to the budget, so that a loss distribution has about as many points for every epsilon.
         accounting: dict[str, Any] = {"interval": 1e-3 * self.epsilon, "beside": beside}
         schedule = self.schedule
         if schedule is None:
             steps = max(round(self.epochs / self.sample_rate), 1)
             schedule = Schedule.constant(steps, sample_rate=self.sample_rate, clip_norm=self.clip_norm)
+        # Before the records are looked at: the noise, and whether the budget can be met at all, depend on public
+        # numbers only.
         schedule = schedule.calibrate(self.epsilon, self.delta, **accounting)
+        # Under add/remove the number of records is private, so none at all is no error.
         X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=0)
         try:
             if self.bounds is not None:
@@ -293,7 +299,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         return self
 
     def _learn(self, n_features: int, ledger: Ledger, schedule: Schedule) -> dict[str, Any]:
-        """What the fitted object holds besides its guarantee, from the ledger's answers."""
+        """Attributes of the fitted object by name, without its guarantee, computed from the ledger's answers."""
         classes = check_classes("classes", self.classes)
         for_counts, for_cut_off = self._shares()
         # What the caller made is tried before anything is paid for.
@@ -320,6 +326,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         if isinstance(self.class_weight, dict):
             class_weight = np.array([float(self.class_weight[label]) for label in classes.tolist()])
         elif self.class_weight == "private":
+            # The largest weight is 1, so the bound on a record's pull is the clipping norm.
             class_weight = positive.min() / positive
         # The most that all records together can pull, over C. Weights of the loss are no part of it: where gradients
         # are long, clipping takes them off, and a sum of pulls of C over small weights would be a step far longer than
@@ -343,6 +350,8 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             # A weighted model's classes are as frequent as their shares times their weights.
             shifts = log_prior + np.log(1.0 if class_weight is None else class_weight)
         elif self.decision == "cut-off":
+            # `balanced_cut_off` looks most closely around 0: scores are measured from where the model says nothing
+            # beyond the prior.
             centre = 0.0 if self.prior is None else float(np.diff(log_prior)[0])
             scored = ledger.view(
                 lambda records: (np.diff(self._logits(model, records[0]))[:, 0] - centre, records[1] == 1)
@@ -410,7 +419,10 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _as_input(self, X) -> np.ndarray:
-        """What the network sees; cut where 32-bit floats would overflow, which would be seen as an error."""
+        """Rows (n, d) as the network takes them.
+
+        Without bounds, entries are cut where a 32-bit float would overflow: the error would depend on a record.
+        """
         if self.bounds is not None:
             # A ball of radius sqrt(d) has the cube [-1, 1]^d inside.
             return into_ball(X, np.asarray(self.bounds, dtype=float), radius=math.sqrt(X.shape[1]))

@@ -53,6 +53,8 @@ def balanced_cut_off(ledger: Ledger, counts: tuple[float, float], epsilon: float
 
     def utilities(records):
         scores, is_positive = (np.asarray(part) for part in records)
+        # searchsorted counts the scores below each cut-off: among positives the misses, among negatives the correct
+        # rejections.
         hits = is_positive.sum() - np.searchsorted(np.sort(scores[is_positive]), CUT_OFFS)
         rejections = np.searchsorted(np.sort(scores[~is_positive]), CUT_OFFS)
         return hits / positives + rejections / negatives

@@ -69,12 +69,14 @@ def clipped_sum(
         weights = ones = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
         if class_weight is not None:
             weights = class_weight.to(weights)[labels]
+        # "loss" multiplies the gradient before it is clipped, "bound" afterwards.
         inside, outside = (weights, ones) if weighting == "loss" else (ones, weights)
         views = records[:, None] if augment is None else torch.stack([augment(record) for record in records])
         gradients = _of_single_records(model, loss, as_input(views, model), labels, inside)
         parts = torch.stack([_norms(rows) for rows in gradients.values()])
         norms = room * torch.linalg.vector_norm(parts, dim=0)
         finite = norms.isfinite()
+        # min(1, C / norm) times the weight, and 0 for a record whose gradient is not finite.
         factors = torch.where(finite, outside * clip_norm / norms.clamp(min=clip_norm), 0.0)
         for name, rows in gradients.items():
             if not finite.all():  # zero times infinity is no number
@@ -113,9 +115,11 @@ def _blocks(rows: Tensor) -> tuple[Tensor, ...]:
 
 
 def _norms(rows: Tensor) -> Tensor:
+    """Euclidean norms (n,), in 64 bits, of the rows (n, ...) of one parameter's gradients."""
     return torch.cat([torch.linalg.vector_norm(few, dim=1, dtype=torch.float64) for few in _blocks(rows)])
 
 
 def _weighted_sum(factors: Tensor, rows: Tensor) -> Tensor:
+    """Sum (size,) of the rows (n, ...), flattened, times the factors (n,), in 64 bits."""
     blocks = _blocks(rows)
     return sum(some @ few.double() for some, few in zip(factors.split(len(blocks[0])), blocks, strict=True))

@@ -54,6 +54,7 @@ def linear(n_features: int, n_classes: int) -> nn.Linear:
     [[0.0, 0.0]]
     """
     _check_sizes(n_features=n_features, n_classes=n_classes)
+    # `skip_init` leaves the weights undrawn, so that PyTorch's global generator is not touched.
     return zeroed(nn.utils.skip_init(nn.Linear, n_features, n_classes))
 
 
@@ -100,6 +101,7 @@ class FeatureTokens(nn.Module):
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
+        # The vector of the whole record comes first: the last block reads it off at position 0.
         return torch.cat([self.summary.expand(len(x), 1, -1), x[..., None] * self.weight + self.bias], 1)
 
 
@@ -131,6 +133,7 @@ class _TransformerBlock(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float, first: bool, queries: int | None) -> None:
         super().__init__()
+        # ReGLU halves its input, so the first layer has twice this width.
         hidden = int(dim * 4 / 3)
         self.before = nn.Identity() if first else nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, heads, dropout, queries)
@@ -139,6 +142,7 @@ class _TransformerBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        # The residual of those tokens alone whose answer is wanted.
         x = x[:, : self.attention.queries] + self.attention(self.before(x))
         return x + self.feed_forward(x)
 
@@ -210,6 +214,7 @@ class WithPrior(nn.Module):
     def __init__(self, model: nn.Module, log_prior: Tensor) -> None:
         super().__init__()
         self.model = model
+        # A buffer goes along to the GPU and into copies, but no optimiser changes it.
         self.register_buffer("log_prior", log_prior)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -277,6 +282,7 @@ class _BasicBlock(nn.Module):
 
 
 def _group_norm(channels: int) -> nn.GroupNorm:
+    # 32 groups, the usual number; statistics of one record's channels alone.
     return nn.GroupNorm(min(32, channels), channels)
 
 
@@ -357,8 +363,10 @@ def load_pretrained(model: ResNet18, source: str | os.PathLike | Mapping[str, Te
     pretrained = copy.deepcopy(model)
     for name in norms:
         pretrained.set_submodule(name, nn.BatchNorm2d(layers[name].num_channels))
+    # Folding is done in 64 bits, in evaluation mode, where normalisation uses its stored statistics.
     pretrained.double().eval()
     try:
+        # The last layer is the model's own: its number of classes differs from ImageNet's.
         pretrained.load_state_dict({**state, **model.fc.state_dict(prefix="fc.")})
     except RuntimeError as error:
         raise ValueError(f"source must hold the weights of torchvision's ResNet-18: {error}") from error

@@ -201,7 +201,7 @@ class Schedule:
     # ------------------------------------------------------------------------------------------------ accounting
 
     def event(self) -> DpEvent:
-        """What is run, for dp-accounting; equal steps are counted, wherever they stand.
+        """dp-accounting's event of the whole run; equal steps are counted, wherever they stand.
 
         >>> Schedule.constant(3, sample_rate=1.0, noise_multiplier=2.0).event()
         SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=3)
@@ -275,9 +275,9 @@ class Schedule:
         assumes : iterable of str
             What the guarantee assumes besides the schedule's own needs.
         ledger : Ledger, optional
-            What the steps and all that is `beside` them were released by.
+            The ledger that released the steps and everything `beside` them.
         budget : float, optional
-            Epsilon that is told in place of what is spent, which may not be above it.
+            Epsilon that the guarantee states in place of the epsilon spent, which must not exceed it.
 
         Raises
         ------
@@ -288,6 +288,7 @@ class Schedule:
         """
         beside = tuple(beside)
         steps = _steps(self.noise_multipliers, self.sample_rates)
+        # What is accounted must be what was executed, event by event and as often.
         if ledger is not None and ledger.bill != Counter(beside) + steps:
             raise RuntimeError("the ledger's bill is not that of the schedule and what is beside it: publish nothing")
         epsilon = self.epsilon(delta, accountant=accountant, interval=interval, beside=beside)
@@ -349,6 +350,7 @@ class Schedule:
             return spent(factor) <= epsilon
 
         least, most = _SMALLEST_NOISE / self.noise_multipliers.min(), _LARGEST_NOISE / self.noise_multipliers.max()
+        # A little above the approximation, where it is likely to suffice.
         high = min(max(least, 1.1 * self._rough_factor(gaussian_mu(epsilon, delta))), most)
         while not enough(high):
             if high == most:
@@ -379,10 +381,12 @@ class Schedule:
 
         def distance(log_factor):
             terms = squares * math.exp(-2 * log_factor)
+            # mu^2 of a sampled step is about q^2 (e^{1/sigma^2} - 1); the bound on the exponent avoids an overflow.
             sampled = self.sample_rates**2 * np.expm1(np.minimum(terms, 500.0))
             return float(np.log(np.sum(np.minimum(sampled, terms))) - 2 * math.log(mu))
 
         widest = math.log(math.sqrt(squares.sum()) / mu)  # no amplification at all
+        # Sampling only lowers the factor that is needed, so the one without amplification is an upper end.
         return math.exp(brentq(distance, widest - 50, widest + 1))
 
 
@@ -390,11 +394,15 @@ class Schedule:
 def _epsilon_once(
     noise: bytes, rates: bytes, beside: bytes, delta: float, accountant: str, interval: float | None
 ) -> float:
-    """Kept by the bytes of all that is read; clipping norms have no part in it, as noise is in units of them."""
+    """`Schedule.epsilon`, cached: arrays and events come as bytes, since those can be looked up.
+
+    Clipping norms are not needed, because noise multipliers are in units of them.
+    """
     sigma, q = np.frombuffer(noise), np.frombuffer(rates)
     steps = _steps(sigma, q)
     if len(steps) > _LEVELS:
         edges = np.geomspace(sigma.min(), sigma.max(), _LEVELS)
+        # Each multiplier is replaced by the edge below it: less noise than there is, so epsilon is an upper bound.
         below = edges[np.maximum(np.searchsorted(edges, sigma, side="right") - 1, 0)]
         # The first edge may be a last digit above the smallest multiplier.
         steps = _steps(np.minimum(below, sigma), q)
@@ -405,23 +413,25 @@ def _epsilon_once(
 
 
 def _steps(sigma: NDArray, rates: NDArray) -> Counter[DpEvent]:
-    """How often each step is made."""
+    """Events of the steps and how often each is executed, from noise multipliers and rates (T,)."""
     pairs, counts = np.unique(np.column_stack([sigma, rates]), axis=0, return_counts=True)
     steps: Counter[DpEvent] = Counter()
     for (noise, rate), count in zip(pairs.tolist(), counts.tolist(), strict=True):
         step = GaussianDpEvent(noise)
+        # A sample of all records is no sample; the plain event has a closed form.
         steps[step if rate == 1 else PoissonSampledDpEvent(rate, step)] = count
     return steps
 
 
 def _event(steps: Counter[DpEvent], beside: tuple[DpEvent, ...] = ()) -> DpEvent:
-    """All steps, composed with what is `beside` them."""
+    """One event for all steps and the releases `beside` them."""
     parts = [step if count == 1 else SelfComposedDpEvent(step, count) for step, count in steps.items()]
     event = parts[0] if len(parts) == 1 else ComposedDpEvent(tuple(parts))
     return ComposedDpEvent((*beside, event)) if beside else event
 
 
 def _public_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """A read-only copy (T,) of finite numbers above 0, one for each step."""
     array = np.array(values, dtype=float)
     if array.ndim != 1 or len(array) == 0 or not (np.isfinite(array) & (array > 0)).all():
         raise ValueError(f"{name} must be a vector of finite numbers > 0, one for each step, got {values!r}")

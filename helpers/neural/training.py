@@ -47,7 +47,9 @@ from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, noise_assumptions, no
 from helpers.privacy.randomness import check_random_state
 from helpers.validation import check_choice, check_integer, check_real
 
+# Sampling compares a whole number of this many bits with the rate: a double has no more.
 _RATE_BITS = 53
+# Types whose values are hashed as they are, and are not searched for closures.
 _PLAIN = (type, type(None), bool, int, float, complex, str, bytes, range, set, frozenset, np.ndarray, np.generic)
 _SGD = functools.partial(torch.optim.SGD, lr=0.1)
 
@@ -57,12 +59,12 @@ Augmentation = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class ExecutedStep:
-    """What one step has done, without anything private: the size of its batch is not told.
+    """Public facts about one step. The size of its batch, which is private, is not among them.
 
     Parameters
     ----------
     index : int
-        Steps before it.
+        Number of steps before this one.
     noise_scale : float
         Standard deviation of the noise on each coordinate of the sum.
     """
@@ -155,7 +157,7 @@ def train(
     device : str or torch.device
         "cpu" or "cuda".
     accountant, interval
-        How the guarantee is computed, as `Schedule.calibrate` was told.
+        How the guarantee is computed, with the values that `Schedule.calibrate` was given.
     on_step : callable, optional
         Called with an `ExecutedStep` after every step.
 
@@ -182,6 +184,7 @@ def train(
     """
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     check_random_state("random_state", random_state)
+    # Shapes and types are checked first; values are looked at below, after everything else that can be refused.
     X, y = _tensor("X", X), _tensor("y", y)
     if X.ndim < 2 or y.shape != X.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise ValueError(
@@ -189,6 +192,7 @@ def train(
             f"{tuple(y.shape)}, labels of type {y.dtype}"
         )
     n_divisor = check_integer("n_records", len(y) if n_records is None else n_records, low=1)
+    # A made-up record of the same shape and type: what fails on it fails before a private one is seen.
     descent = Descent(
         model, torch.zeros(X.shape[1:], dtype=X.dtype), schedule, loss=loss, weighting=weighting, optimizer=optimizer,
         augment=augment, average=average, device=device, on_step=on_step,
@@ -257,12 +261,13 @@ class Descent:
         self.loss = CrossEntropy() if loss is None else copy.deepcopy(loss)
         self.augment = copy.deepcopy(augment)
         _check_model(model)
+        # A copy, so that the caller's model stays as it is; in training mode, where dropout works.
         self.published = copy.deepcopy(model).to(self.device).train()
         self.n_classes = _n_classes(self.published, self.loss, self.augment, record.to(self.device))
         self.optimizer = optimizer([value for value in self.published.parameters() if value.requires_grad])
 
     def context(self, class_weight: Tensor | None, n_records: int) -> tuple[Any, ...]:
-        """What the noise of a seed depends on besides the records. Before the first step."""
+        """What the noise of a seeded run depends on besides the records; to be called before the first step."""
         known: dict[int, tuple[int, Any]] = {}
         model, loss, augment = (_described(part, known) for part in (self.published, self.loss, self.augment))
         weights = None if class_weight is None else _numpy(class_weight)
@@ -279,22 +284,29 @@ class Descent:
         seeing = throw_away(self.published)
         parameters = {name: value for name, value in self.published.named_parameters() if value.requires_grad}
         mean = {name: torch.zeros_like(value) for name, value in parameters.items()}
+        # Weights inside the loss are clipped with the gradient and cannot lengthen it; those applied after clipping
+        # can.
         heaviest = 1.0 if class_weight is None or self.weighting == "loss" else float(class_weight.max())
         schedule = self.schedule
         arrays = (schedule.noise_multipliers, schedule.clip_norms, schedule.sample_rates)
         for index, (noise_multiplier, clip_norm, rate) in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
             with torch.no_grad():
                 for mine, theirs in zip(self.published.parameters(), seeing.parameters(), strict=True):
+                    # Parameters go from the published model to the copy that sees records; nothing comes back but the
+                    # noisy sum.
                     theirs.copy_(mine)
             query = functools.partial(self._sum_of_sample, seeing, class_weight, rate, clip_norm)
             # With rate 1 nothing is sampled, and nothing is gained by it.
             noisy = on_device.sampled(query, rate if rate < 1 else None, heaviest * clip_norm, noise_multiplier)
+            # Divided by the expected size of the batch, a public number: the size that was drawn is private.
             means = torch.from_numpy(noisy / (rate * n_records)).split([v.numel() for v in parameters.values()])
+            # The sum holds the parameters one after the other, in the order of `parameters`.
             for value, gradient in zip(parameters.values(), means, strict=True):
                 value.grad = gradient.reshape(value.shape).to(value)
             self.optimizer.step()
             if (n_seen := index + 1 - (len(schedule) - self.n_averaged)) > 0:
                 for name, value in parameters.items():
+                    # A running mean, which needs one copy of the parameters instead of one a step.
                     mean[name] += (value.detach() - mean[name]) / n_seen
             if self.on_step:
                 self.on_step(ExecutedStep(index, noise_multiplier * clip_norm * heaviest))
@@ -316,6 +328,7 @@ class Descent:
     ) -> np.ndarray:
         """The clipped sum over a Poisson sample, all parameters in one vector. **Not private.**"""
         X, y = records
+        # Drawn by the ledger's generator, because PyTorch's own can be predicted.
         chosen = torch.from_numpy(poisson_sample(len(y), rate, rng)).to(self.device)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(rng.integers(2**63)))  # dropout and views draw from PyTorch's own generator
@@ -347,6 +360,7 @@ def _tensor(name: str, values: ArrayLike | Tensor) -> Tensor:
 
 
 def _numpy(value: Tensor) -> np.ndarray:
+    """The tensor's values as an array in main memory, without their derivatives."""
     return value.detach().cpu().numpy()
 
 
@@ -366,6 +380,7 @@ def throw_away(model: nn.Module) -> nn.Module:
 
 
 def _in_table(layer: nn.Embedding | nn.EmbeddingBag, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs of a forward pass with every index moved to the nearest row of the table."""
     indices, *others = inputs
     return indices.clamp(0, layer.num_embeddings - 1), *others
 
@@ -390,10 +405,12 @@ def _described(value: Any, known: dict[int, tuple[int, Any]]) -> Any:
         return _described((value.__func__, value.__self__), known)
     if isinstance(value, functools.partial):
         return _described((value.func, value.args, value.keywords), known)
+    # Objects written in C show nothing of their inside: type and name have to do.
     if isinstance(value, ModuleType) or not hasattr(value, "__dict__"):
         return type(value), getattr(value, "__name__", None)
     if id(value) in known:
         return "again", known[id(value)][0]
+    # The object is kept with its number, so that no later object can get the same address.
     known[id(value)] = len(known), value
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
@@ -426,6 +443,7 @@ def _check_model(model: nn.Module) -> None:
                 f"model must keep its parameters in a forward pass, got {place} with max_norm, which rewrites the rows "
                 "that records look up"
             )
+        # PyTorch keeps hooks in attributes of these names, one for each kind of hook.
         hooks = [kind for kind, held in vars(layer).items() if kind.endswith("_hooks") and held]
         if hooks:
             raise ValueError(f"model must have no hooks, which could keep records, got {place} with {hooks}")
@@ -474,6 +492,7 @@ def _n_classes(model: nn.Module, loss: RecordLoss, augment: Augmentation | None,
             shape = tuple(record.shape)
             raise ValueError(f"augment must make views (V, ...), V >= 1, of a record {shape}, got {views!r}")
         try:
+            # A forward pass that wrote to a parameter or buffer would leave something of its records there.
             before = _versions(model)
             with torch.no_grad():
                 logits = model(as_input(views, model))
@@ -501,6 +520,7 @@ def _versions(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
 
 
 def _check_weights(class_weight: ArrayLike, n_classes: int) -> Tensor:
+    """Public class weights (K,) as a tensor of 64 bits."""
     weights = np.asarray(class_weight, dtype=float)
     if weights.shape != (n_classes,) or not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
         raise ValueError(

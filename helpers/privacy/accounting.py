@@ -67,7 +67,8 @@ def gaussian_delta(epsilon: float, mu: float | NDArray) -> float | NDArray:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     mu = _check_distances("mu", mu)
-    moved = np.where(mu > 0, mu, 1.0)  # equal laws have delta 0; any other number stands in for the division
+    moved = np.where(mu > 0, mu, 1.0)  # at mu = 0 delta is 0, set below; 1 only avoids the division by 0
+    # Both terms in logarithms: e^epsilon overflows and Phi underflows long before their product leaves the range.
     log_upper = log_ndtr(moved / 2 - epsilon / moved)
     log_lower = epsilon + log_ndtr(-moved / 2 - epsilon / moved)
     # Rounding can put the two in the wrong order when the difference is below the last digit.
@@ -99,6 +100,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     """
     delta = check_real("delta", delta, low=0, high=1)
     mu = check_real("mu", mu, low=0)
+    # The library takes the standard deviation over the sensitivity, 1 / mu; without any movement that is infinite.
     return float(get_epsilon_gaussian(math.inf if mu == 0 else 1 / mu, delta))
 
 
@@ -128,7 +130,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
-    # Its tolerance is absolute, and a standard deviation below 0.01 needs more digits than that leaves.
+    # The solver's tolerance is absolute. A standard deviation below 0.01, at epsilon beyond about 1e4, needs more than
+    # the digits that 1e-12 leaves it, so the tolerance shrinks as epsilon grows.
     tolerance = 1e-12 / max(1.0, epsilon / 1e4)
     return float(1 / get_sigma_gaussian(epsilon, delta, tolerance))
 
@@ -215,6 +218,7 @@ def laplace_epsilon(delta: float, pure_epsilon: float) -> float:
     """
     delta = check_real("delta", delta, low=0, high=1)
     pure_epsilon = check_real("pure_epsilon", pure_epsilon, low=0)
+    # The curve delta = 1 - e^{(epsilon - eps0)/2} solved for epsilon; log1p(-1) would be -inf.
     return 0.0 if delta == 1 else max(pure_epsilon + 2 * math.log1p(-delta), 0.0)
 
 
@@ -253,20 +257,22 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
 
 
 def chained_delta(epsilon: float, delta: float, losses: Any, sizes: Any) -> Any:
-    """delta (e^loss - 1)/(e^epsilon - 1), at most 1; its limit, size delta, at epsilon = 0. Numbers or arrays of them.
+    """delta (e^loss - 1)/(e^epsilon - 1), at most 1; at epsilon = 0 its limit, size * delta.
 
-    The delta of (epsilon, delta)-DP after steps that multiply probabilities by e^loss in all, `sizes` of them.
+    This is the delta that (epsilon, delta)-DP leaves after `sizes` steps from neighbour to neighbour, which together
+    multiply probabilities by at most e^loss. `losses` and `sizes` are numbers, or arrays of one shape.
     """
     if delta == 0 or epsilon == 0:
         return np.minimum(sizes * delta, 1.0)
     # e^loss overflows long before its logarithm does; -expm1(-x) keeps the digits of small epsilon.
     with np.errstate(divide="ignore"):  # no loss, no delta
+        # log of (e^loss - 1)/(e^epsilon - 1), with e^loss and e^epsilon taken out of the fraction.
         log_sum = losses - epsilon + np.log(np.expm1(-losses) / np.expm1(-epsilon))
     return np.exp(np.minimum(math.log(delta) + log_sum, 0.0))
 
 
 def _check_distances(name: str, value: ArrayLike) -> NDArray | np.float64:
-    """A number as `check_real` wants it, or an array of such numbers, at least 0."""
+    """`value` as a float or an array of floats, if all are finite and at least 0; else a ValueError names `name`."""
     if np.ndim(value) == 0:
         return np.float64(check_real(name, value, low=0))
     value = np.asarray(value, dtype=float)
@@ -354,11 +360,14 @@ def optimal_delta(total_epsilon: float, epsilon: float, count: int, *, delta_eac
     epsilon = check_real("epsilon", epsilon, low=0)
     count = check_integer("count", count, low=1)
     delta_each = check_real("delta_each", delta_each, low=0, high=1)
+    # Each mechanism is at worst a randomised response that tells the truth with odds e^epsilon to 1. With `lies` lies
+    # among `count` answers the privacy loss is (count - 2 lies) epsilon.
     lies = np.arange(count + 1)
     losses = (count - 2 * lies) * epsilon
     # Only positive terms are summed, so a tiny delta keeps its digits.
     gain = -np.expm1(np.minimum(total_epsilon - losses, 0.0))
     pure = min(float(binom.pmf(lies, count, expit(-epsilon)) @ gain), 1.0)
+    # Each mechanism also fails openly with probability delta_each, and one failure gives all away.
     return pure + (1 - pure) * _any_fails(delta_each, count)
 
 
@@ -393,12 +402,14 @@ def optimal_composition(epsilon: float, count: int, delta: float, *, delta_each:
     """
     delta = check_real("delta", delta, low=0, high=1)
     high = check_real("epsilon", epsilon, low=0) * check_integer("count", count, low=1)
+    # A failure is visible at every epsilon, so a smaller total delta cannot be had at any.
     if _any_fails(check_real("delta_each", delta_each, low=0, high=1), count) > delta:
         return math.inf, delta
 
     def enough(total_epsilon):
         return optimal_delta(total_epsilon, epsilon, count, delta_each=delta_each) <= delta
 
+    # From count * epsilon, where basic composition holds, downwards: what is returned satisfies `enough`.
     return furthest(enough, high, 0.0, relative=1e-12), delta
 
 
@@ -431,8 +442,10 @@ def furthest(holds: Callable[[float], bool], start: float, end: float, *, relati
         return end
     while abs(end - start) > relative * max(start, end):
         middle = (start + end) / 2
+        # Neighbouring doubles have no number between them, and the loop would not end.
         if middle in (start, end):
             break
+        # `start` always holds and `end` never does; so `start` is returned, the safe side.
         start, end = (middle, end) if holds(middle) else (start, middle)
     return start
 
@@ -498,6 +511,7 @@ def event_epsilon(
     4.3772
     """
     delta = check_real("delta", delta, low=0, high=1)
+    # Built even where a closed form is used, because it checks the relation, the method and the interval.
     accountant = _accountant(neighbouring, method, interval)
     if method == "pld" and (closed := closed_form(event)):
         return closed.epsilon(delta, closed.parameter)
@@ -568,6 +582,8 @@ def closed_form(event: dp_event.DpEvent | None) -> ClosedForm | None:
             events, count = event.events, 1
         case _:
             return None
+    # Only Gaussians compose to something with a closed form: mu adds up in squares (Corollary 3.3). No event at all is
+    # mu = 0.
     parts = [form for form in map(closed_form, events) if form and form.delta is gaussian_delta]
     if len(parts) < len(events):
         return None
@@ -576,6 +592,7 @@ def closed_form(event: dp_event.DpEvent | None) -> ClosedForm | None:
 
 
 def _spend(accountant: Any, event: dp_event.DpEvent) -> Any:
+    """The accountant after the event; an event that it cannot read is a ValueError instead of the library's error."""
     try:
         return accountant.compose(event)
     except UnsupportedEventError as error:
@@ -583,6 +600,7 @@ def _spend(accountant: Any, event: dp_event.DpEvent) -> Any:
 
 
 def _accountant(neighbouring: NeighboringRelation, method: str = "pld", interval: float = 1e-4) -> Any:
+    """A fresh accountant, once its three public parameters have been checked."""
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     if check_choice("method", method, ("pld", "rdp")) == "rdp":
         return _RenyiAccountant(neighboring_relation=neighbouring)
@@ -596,6 +614,8 @@ class _RenyiAccountant(RdpAccountant):
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool):
         if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
+            # Discrete Laplace noise is epsilon-DP, epsilon being its rate times the sensitivity. The library's Renyi
+            # accountant does not read the event itself.
             event = ApproximateDpEvent(event.noise_parameter * event.sensitivity, 0.0)
         if not isinstance(event, ApproximateDpEvent):
             return super()._maybe_compose(event, count, do_compose)
@@ -603,6 +623,8 @@ class _RenyiAccountant(RdpAccountant):
             return self.CompositionErrorDetails(event, "Renyi DP does not follow from approximate DP.")
         if do_compose:  # the largest divergence of an epsilon-DP mechanism is that of randomised response
             orders, log_true, log_lie = self._orders, log_expit(event.epsilon), log_expit(-event.epsilon)
+            # The order-a divergence is log(p^a q^{1-a} + q^a p^{1-a}) / (a - 1), with p = e^epsilon / (1 + e^epsilon)
+            # the probability of the truth and q = 1 - p.
             same = orders * log_true + (1 - orders) * log_lie
             other = orders * log_lie + (1 - orders) * log_true
             self._rdp = self._rdp + count * np.logaddexp(same, other) / (orders - 1)
@@ -631,6 +653,8 @@ class _LossAccountant(PLDAccountant):
     )
 
     def __init__(self, neighbouring: NeighboringRelation, interval: float):
+        # See the module's docstring: under replace-one the library would double a sensitivity that is stated for
+        # replace-one already.
         super().__init__(ADD_REMOVE, value_discretization_interval=interval)
         self._replace_one = neighbouring is REPLACE_ONE
 
@@ -639,6 +663,7 @@ class _LossAccountant(PLDAccountant):
             return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
         if not isinstance(event, ApproximateDpEvent):
             return super()._maybe_compose(event, count, do_compose)
+        # Its loss distribution needs e^epsilon, which overflows. That nothing is promised is the safe reading.
         if event.epsilon > LARGEST_EPSILON:
             return super()._maybe_compose(dp_event.NonPrivateDpEvent(), count, do_compose)
         if do_compose:

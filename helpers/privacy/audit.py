@@ -23,8 +23,11 @@ from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE
 from helpers.privacy.guarantees import Guarantee
 from helpers.validation import check_choice, check_integer, check_real
 
+# Thresholds that are tried from either end of the sample, at most.
 _TAIL_THRESHOLDS = 256
-_CHOOSING = 0.01  # an event is chosen by a bound at so much of the error: few hits in a tail look too good otherwise
+# Thresholds are compared by bounds whose error is 1 % of the audit's: at the error itself, an event with few hits in a
+# tail, whose ratio is large by chance, would often be chosen.
+_CHOOSING = 0.01
 _PROBES = 4  # rows of either data set, the last ones, that a fitted object is asked to classify
 
 
@@ -134,6 +137,7 @@ def audit_mechanism(
     confidence = check_real("confidence", confidence, low=0, high=1, inclusive="neither")
     choose, evaluate = _halves("sample", sample)
     choose_neighbour, evaluate_neighbour = _halves("neighbour_sample", neighbour_sample)
+    # The first halves choose the event. Their own bound is thrown away: it is the best of many and too large.
     _, threshold = _best_threshold(choose, choose_neighbour, delta, confidence)
     return _judge(evaluate, evaluate_neighbour, threshold, delta, confidence)
 
@@ -156,6 +160,7 @@ def _best_threshold(sample, neighbour_sample, delta, confidence) -> tuple[float,
     # Ranks at geometric distance from both ends: the best event may lie in a tail or in the middle.
     ranks = np.unique(np.geomspace(1, len(values), _TAIL_THRESHOLDS).astype(int)) - 1
     thresholds = values[np.union1d(ranks, len(values) - 1 - ranks)]
+    # Number of scores at or above each threshold; the samples are sorted.
     hits, neighbour_hits = (len(s) - np.searchsorted(s, thresholds) for s in (sample, neighbour_sample))
     strict = 1 - _CHOOSING * (1 - confidence)
     bounds = _lower_bound(hits, len(sample), neighbour_hits, len(neighbour_sample), delta, strict)
@@ -164,6 +169,7 @@ def _best_threshold(sample, neighbour_sample, delta, confidence) -> tuple[float,
 
 
 def _halves(name, sample):
+    """First and second half of a vector of scores, in the order of the runs."""
     sample = np.asarray(sample, dtype=float)
     if sample.ndim != 1 or len(sample) < 2 or not np.isfinite(sample).all():
         raise ValueError(f"{name} must be a vector of at least two finite numbers, got shape {sample.shape}")
@@ -171,14 +177,17 @@ def _halves(name, sample):
 
 
 def _lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence):
+    """`epsilon_lower_bound` without checks; the hits may be arrays, of one event an entry."""
     low, high = _clopper_pearson(hits, trials, (1 - confidence) / 4)
     neighbour_low, neighbour_high = _clopper_pearson(neighbour_hits, neighbour_trials, (1 - confidence) / 4)
+    # e^epsilon is at least (P(S) - delta) / P'(S): the event and its complement, in both directions.
     ratios = [
         (low - delta) / neighbour_high,
         (neighbour_low - delta) / high,
         (1 - high - delta) / (1 - neighbour_low),
         (1 - neighbour_high - delta) / (1 - low),
     ]
+    # A ratio below 1, or below 0, shows nothing: epsilon is at least 0 anyway.
     return np.log(np.maximum(np.max(ratios, axis=0), 1.0))
 
 
@@ -186,6 +195,7 @@ def _clopper_pearson(hits, trials, level):
     """One-sided lower and upper bounds, each wrong with probability at most `level`."""
     hits = np.asarray(hits)
     misses = trials - hits
+    # The bounds are Beta quantiles. Without hits (or misses) a parameter would be 0; the bound is then 0 (or 1).
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), misses + 1, level), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, 1), 1 - level), 1.0)
     return low, high
@@ -329,9 +339,11 @@ def audit_estimator(
     if law is not None and noise is None:
         raise ValueError("law must be None without noise")
     pair = [(np.asarray(X), np.asarray(y)) for X, y in (data, neighbour)]
+    # The last rows, because the record in which the data sets differ is last in `neighbouring_data`.
     probes = np.vstack([X[-_PROBES:] for X, _ in pair])
 
     def look(records, seed):
+        # A fresh clone each time: nothing that a fit leaves on the estimator can make the next fit depend on it.
         model = clone(estimator).set_params(random_state=seed).fit(*records)
         guarantee, shown = _stated(model), released(model, probes)
         hidden = shown if noise is None else {"noise": np.ravel(noise(model, *records)).astype(float)}
@@ -341,6 +353,7 @@ def audit_estimator(
     seeded = [[look(records, seed) for seed in range(n_seeds)] for records in pair]
     guarantees = [fit.guarantee for side in (*fresh, *seeded) for fit in side]
     promises = {(promise.epsilon, promise.delta, promise.neighbouring) for promise in guarantees}
+    # If claims differ between fits, the weakest one is tested; that they differ is reported by itself.
     claimed = max(fresh[0] + fresh[1], key=lambda fit: fit.guarantee.epsilon).guarantee
     epsilon, event = _bound(*_aligned(*([fit.shown for fit in side] for side in fresh)), claimed.delta, confidence)
     hidden = [fit.hidden for fit in fresh[0]]
@@ -382,6 +395,8 @@ def neighbouring_data(neighbouring: NeighboringRelation, *, n_features: int = 2)
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (40, check_integer("n_features", n_features, low=1)))
+    # All other records are short, and the last one has length 1, so that its change moves the result as far as
+    # possible.
     X /= np.sqrt(n_features)
     y = np.arange(1, 41) % 2
     y[-1], X[-1] = 1, np.eye(n_features)[0]
@@ -423,7 +438,7 @@ def released(model: BaseEstimator, X: ArrayLike | None = None) -> dict[str, NDAr
 
 
 class _Fit(NamedTuple):
-    """What is kept of one fit."""
+    """Guarantee, released values, values whose noise is compared, and the released values of each sub-learner."""
 
     guarantee: Guarantee
     shown: dict[str, NDArray]
@@ -432,6 +447,7 @@ class _Fit(NamedTuple):
 
 
 def _stated(model) -> Guarantee:
+    """The `guarantee_` of a fitted object; a ValueError without one."""
     guarantee = getattr(model, "guarantee_", None)
     if not isinstance(guarantee, Guarantee):
         raise ValueError(f"estimator must have a Guarantee as guarantee_ after fit, got {guarantee!r}")
@@ -439,10 +455,12 @@ def _stated(model) -> Guarantee:
 
 
 def _learners(model) -> list:
+    """The fitted sub-learners of an ensemble; none of anything else."""
     return list(getattr(model, "estimators_", ()))
 
 
 def _numbers(item: Any, name: str) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Pairs of a dotted name and a vector, of every number or numeric array that `item` holds at any depth."""
     match item:
         case BaseEstimator():
             inside = {key: value for key, value in vars(item).items() if key.endswith("_") and key[0] != "_"}
@@ -472,6 +490,8 @@ def _aligned(*sides: list[dict[str, NDArray]]) -> tuple[list[str], list[NDArray]
 def _bound(names, tables, delta, confidence) -> tuple[float, str]:
     """Lower bound on epsilon, and the event it rests on."""
     here, there = tables
+    # Three disjoint sets of runs: the first quarter fits the directions, the second chooses one and its threshold, and
+    # the other half, looked at once, gives the bound.
     quarter, half = (min(len(here), len(there)) // parts for parts in (4, 2))
     candidates = []
     for name, score in _directions(names, here[:quarter], there[:quarter]):
@@ -489,6 +509,7 @@ def _directions(names, here, there) -> Iterator[tuple[str, Callable[[NDArray], N
     for column, name in enumerate(names):
         yield name, partial(np.take, indices=column, axis=1)
     spread = np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2)
+    # Coordinates that never vary within a side have no scale. As single coordinates they were tried above.
     use = spread > 0
     if not use.any():
         return
@@ -501,6 +522,8 @@ def _directions(names, here, there) -> Iterator[tuple[str, Callable[[NDArray], N
 
     gap = standardised(here).mean(axis=0)
     covariance = (np.cov(standardised(here).T) + np.cov(standardised(there).T)) / 2
+    # A quarter of the runs may be fewer than the coordinates, so the covariance needs a ridge, and no single one is
+    # best everywhere.
     for shrinkage in (0.1, 1.0, 10.0):
         weights = np.linalg.solve(np.atleast_2d(covariance) + shrinkage * np.eye(len(gap)), gap)
         yield f"discriminant (ridge {shrinkage:g})", partial(projected, weights)
@@ -523,6 +546,8 @@ def _independence(ones: list[dict], others: list[dict], *, ignore_negative: bool
         return 1.0
     ranks = [rankdata(table[:, varies], axis=0) for table in tables]
     one, other = ((rank - rank.mean(axis=0)) / rank.std(axis=0) for rank in ranks)
+    # Entry (i, j): the correlation, summed over coordinates, of run i of one list with run j of the other. Its trace
+    # pairs equal places.
     pairs = one @ other.T
     excess = np.trace(pairs) / np.linalg.norm(pairs) * np.sqrt(len(pairs) - 1)
     return float(norm.sf(excess) if ignore_negative else 2 * norm.sf(abs(excess)))
@@ -534,7 +559,10 @@ def _commonest(table: NDArray) -> NDArray:
 
 
 def _learners_independence(runs: list[list[dict]]) -> float | None:
-    """The same for each sub-learner and the next; bags without a common record make them opposites, which is right."""
+    """`_independence` of each sub-learner and the next one of the same fit; None without two sub-learners.
+
+    Bags without a common record make their learners opposites, so a negative correlation is no fault.
+    """
     if min(map(len, runs)) < 2:
         return None
 

@@ -43,7 +43,7 @@ _COMPOSITION_SOURCES = {
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A guarantee does not cover everything released: bounds or weights come from the private data, say."""
+    """A guarantee does not cover everything released; for example, bounds or weights come from the private data."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,14 @@ class Guarantee:
     source: str = ""
 
     def __post_init__(self):
+        # `check_real` refuses infinity, which is allowed for this one field.
         if self.epsilon != math.inf:
             object.__setattr__(self, "epsilon", check_real("epsilon", self.epsilon, low=0))
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0, high=1))
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
         if not isinstance(self.event, dp_event.DpEvent | None):
             raise ValueError(f"event must be a DpEvent or None, got {self.event!r}")
+        # A string is an iterable of strings too, one for each letter, and is never meant.
         assumes = () if isinstance(self.assumes, str) else tuple(self.assumes)
         if isinstance(self.assumes, str) or not all(isinstance(item, str) for item in assumes):
             raise ValueError(f"assumes must be an iterable of strings, got {self.assumes!r}")
@@ -131,6 +133,8 @@ class Guarantee:
             return 0.0
         implied = math.inf
         if delta >= self.delta and self.epsilon != math.inf:  # the inverse of `optimal_delta` with one mechanism
+            # The worst mechanism fails openly with probability self.delta; `spare` is what is left of delta for its
+            # randomised response. Solving 1 - e^{e - eps} = spare (1 + e^-eps) for e gives the line below.
             spare = (delta - self.delta) / (1 - self.delta)
             reached = 1 - spare * (1 + math.exp(-self.epsilon))
             implied = max(self.epsilon + math.log(reached), 0.0) if reached > 0 else 0.0
@@ -199,6 +203,8 @@ class Guarantee:
         size = check_integer("size", size, low=1)
         if size == 1:
             return self
+        # At `size` sensitivities additive noise is the same noise with a smaller multiplier, and its own curve beats
+        # the general theorem's delta.
         event = None if self.event is None else _group_event(self.event, size)
         epsilon = size * self.epsilon
         # An infinite epsilon promises nothing at any delta, so that delta may stay.
@@ -236,12 +242,14 @@ class Guarantee:
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
         source = f"Poisson sample at rate {rate:g} (Balle, Barthe and Gaboardi 2018, Theorem 8)"
         epsilon = 0.0 if rate == 0 else self.epsilon
+        # Beyond, e^epsilon overflows, and sampling lowers epsilon by log(1/rate) only: the old epsilon is a safe bound.
         if 0 < epsilon <= LARGEST_EPSILON:
             epsilon = math.log1p(rate * math.expm1(epsilon))
         return replace(
             self,
             epsilon=epsilon,
             delta=rate * self.delta,
+            # The event of the whole data no longer describes what was run on a sample.
             event=None,
             assumes=tuple(dict.fromkeys((*self.assumes, "secret sample"))),
             source="; ".join(filter(None, [self.source, source])),
@@ -290,6 +298,7 @@ class Guarantee:
         return f'<div class="privacy-card"><p class="privacy-card-title">Privacy card</p><dl>{items}</dl></div>'
 
     def _event_is_readable(self) -> bool:
+        """Whether there is an event, and the PLD accountant supports it under this relation."""
         return self.event is not None and event_supported(self.event, self.neighbouring)
 
 
@@ -348,6 +357,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
             raise ValueError(f"delta must be at least the sum of the deltas, {total:g}, got {delta!r}")
     else:
         total = check_real("delta", delta, low=0, high=1, inclusive="neither")
+        # For "advanced", which spends delta twice: each mechanism's own, and the slack of the theorem.
         slack = total - count * first.delta
         if method in ("rdp", "pld"):
             epsilon = event_epsilon(event, total, relation, method=method)
@@ -367,6 +377,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
 
 
 def _worst_event(epsilon: float, delta: float) -> dp_event.DpEvent:
+    """The worst mechanism that is (epsilon, delta)-DP; one that is not private at all where nothing is promised."""
     if epsilon > LARGEST_EPSILON or delta == 1:
         return dp_event.NonPrivateDpEvent()
     return ApproximateDpEvent(epsilon, delta)

@@ -53,10 +53,13 @@ from helpers.validation import check_boolean, check_choice, check_real
 EXACT_REALS = "exact real arithmetic"
 NORMS = ("l1", "l2", "linf")
 """From the largest norm of a vector to the smallest, so a bound on one also bounds those after it."""
+# A release is rounded to multiples of about 2^-20 of its noise's scale; the module's docstring says what that hides.
 _GRID_BITS = 20
+# Noisy counts are cut to this size, so that they fit an int64 whatever the noise is.
 _LARGEST_COUNT = 1 << 62
-# The shares of a budget may add up to more than the whole by this much of it; and noise that dp-accounting has solved
-# for, which it does to an absolute tolerance, may miss its epsilon by this many nats.
+# `_ROUNDING`: the shares of a budget, added up in floating point, may exceed the whole by this part of it.
+# `_SMALLEST`: dp-accounting solves for the noise of an epsilon to an absolute tolerance, so the epsilon computed back
+# from that noise may exceed the one asked for by this many nats.
 _ROUNDING, _SMALLEST = 1e-9, 1e-11
 SELECTION_COSTS = {"exponential": 1 / 8, "permute_and_flip": 1 / 2, "laplace": 1 / 2}
 """What a choice at epsilon e costs in zero-concentrated privacy, over e^2.
@@ -66,6 +69,7 @@ of that, because its privacy loss has a range of e: the logarithm of the odds of
 and Rogers 2021, Lemma 3.2).
 """
 
+# Takes the private records, or what a view has made of them, and returns the exact answer.
 Query = Callable[[Any], Any]
 _positive = partial(check_real, low=0, inclusive="neither")
 # Fits with equal parameters have equal bills, and to account for one may take seconds.
@@ -117,12 +121,13 @@ class Terms(NamedTuple):
     kind : str
         The method of `Ledger`.
     norm : str
-        In which the query's change is measured: "l1", "l2" or "linf"; "" where a theorem speaks of something else.
+        Norm of the query's change: "l1", "l2" or "linf"; "" where a theorem bounds something else than that change.
     sensitivity : float
         Largest change between neighbours, in `units`.
     units : array or tuple of arrays
+        Each entry of the query is divided by its unit before the change is measured. Of `minimum`: the noise's law.
     event : DpEvent
-        What is billed.
+        What is billed; None where the caller bills by itself.
     """
 
     kind: str
@@ -161,9 +166,9 @@ class Ledger:
     records : object
         Private; whatever the queries take.
     neighbouring : NeighboringRelation
-        `ADD_REMOVE` or `REPLACE_ONE`: what the sensitivities are about.
+        `ADD_REMOVE` or `REPLACE_ONE`: the relation of the data sets between which sensitivities are measured.
     rng : numpy.random.Generator or None
-        Of the noise: `secure_generator`, which None stands for, or what `PrivateMixin` makes of a seed.
+        Source of all noise. None: `secure_generator`. An estimator with a seed passes what `PrivateMixin` makes of it.
 
     Attributes
     ----------
@@ -210,6 +215,9 @@ class Ledger:
         `transform` runs when the first query needs it, and once. It must treat each record by itself (encode it, clip
         it), or sensitivities have to be those of the query after it.
         """
+        # The view shares every attribute with this ledger, the bill too, which is one dict: what the view releases is
+        # billed here. Only `_held` differs; it is a cached property, so its stored value has to go for the view to
+        # compute its own.
         seen = object.__new__(type(self))
         vars(seen).update(vars(self))
         vars(seen).pop("_held", None)
@@ -235,7 +243,7 @@ class Ledger:
         return len(self._held[0] if isinstance(self._held, tuple) else self._held)
 
     def assume(self, *assumptions: str) -> None:
-        """Note what has to be public or true for the guarantee; each is told once."""
+        """Note what has to be public or true for the guarantee; an assumption that is made twice is listed once."""
         self._assumes |= dict.fromkeys(assumptions)
 
     def __reduce__(self):
@@ -269,6 +277,8 @@ class Ledger:
         Bills `GaussianDpEvent(noise_multiplier)`. Source: Dong, Roth and Su 2022, Theorem 2.7.
         """
         multiplier = _positive("noise_multiplier", noise_multiplier)
+        # The product is checked as well: two numbers above 0 may multiply to 0 in floating point, and that would be no
+        # noise.
         scale = _positive("noise", _positive("sensitivity", sensitivity) * multiplier)
         self.assume(EXACT_REALS)
         terms = Terms("gaussian", "l2", sensitivity, units, dp_event.GaussianDpEvent(noise_multiplier))
@@ -302,6 +312,8 @@ class Ledger:
 
         `sensitivity`, a whole number, is in l1. Source: `discrete_laplace`.
         """
+        # The event that is billed has a rounded rate. The noise is drawn at the exact one: `Fraction(epsilon)` is the
+        # double's binary value.
         event = dp_event.DiscreteLaplaceDpEvent(_positive("epsilon", epsilon) / sensitivity, sensitivity)
         rate, terms = Fraction(epsilon) / sensitivity, Terms("integers", "l1", sensitivity, 1.0, event)
         return self._release(query, lambda value: discrete_laplace(value, rate, self.rng), terms)
@@ -325,6 +337,7 @@ class Ledger:
             rate = Fraction(epsilon) / change
             if one_is_enough:
                 second = discrete_laplace(counts[1], rate, self.rng)
+                # The sum is the public number of records, so the first class needs no noise of its own.
                 return np.array([counts.sum() - second, second])
             return discrete_laplace(counts, rate, self.rng)
 
@@ -358,6 +371,8 @@ class Ledger:
         scale = _positive("noise", _positive("sensitivity", sensitivity) * multiplier)
         event = dp_event.GaussianDpEvent(noise_multiplier)
         if rate is not None:
+            # The event is accounted for under add/remove only: replace-one would also have to hide whether a record was
+            # drawn.
             check_choice("neighbouring", self.neighbouring, (ADD_REMOVE,))
             event = dp_event.PoissonSampledDpEvent(check_real("rate", rate, low=0, high=1, inclusive="neither"), event)
         self.assume(EXACT_REALS)
@@ -366,6 +381,7 @@ class Ledger:
             return _each(value, units, scale, self.rng.normal)
 
         terms = Terms("sampled", "l2", sensitivity, units, event)
+        # The sample is as secret as the noise and comes from the same generator, before the noise does.
         return self._release(lambda records: query(records, self.rng), draw, terms)
 
     def sweeps(
@@ -381,7 +397,7 @@ class Ledger:
             How often each coordinate may be asked for, in all.
         noise_multiplier : float
         count : int
-            Number of `GaussianDpEvent(noise_multiplier)` that are billed, before the first sum is.
+            Number of `GaussianDpEvent(noise_multiplier)` that are billed, all at once, before any sum is released.
 
         Returns
         -------
@@ -403,9 +419,12 @@ class Ledger:
         left, scales = np.array(visits), np.asarray(lengths) * noise_multiplier
         self.assume(EXACT_REALS)
         event = dp_event.GaussianDpEvent(noise_multiplier)
+        # Single sums have no cost of their own: the lemma bounds that of all of them together, so the whole is billed
+        # here and the releases below carry no event.
         self.bill[event] = self.bill.get(event, 0) + count
 
         def released(query, j):
+            # The lemma holds for the numbers of visits that were announced, so one more would be unpaid.
             if left[j] == 0:
                 raise RuntimeError(f"coordinate {j} was asked for more often than the bill allows")
             left[j] -= 1
@@ -427,7 +446,7 @@ class Ledger:
         law: str = "exponential",
         monotonic: bool = False,
     ) -> int:
-        """Position of one of the scores `query(records)`, large ones more likely.
+        """Position of one of the candidates, those with large scores `query(records)` more likely.
 
         Parameters
         ----------
@@ -451,6 +470,8 @@ class Ledger:
         """
         check_choice("law", law, tuple(SELECTION_COSTS))
         spent = (
+            # A choice at epsilon e costs c e^2 in rho, c as in `SELECTION_COSTS`, so rho buys a choice at e = sqrt(rho
+            # / c).
             _positive("epsilon", epsilon) if rho is None else math.sqrt(_positive("rho", rho) / SELECTION_COSTS[law])
         )
         event = ApproximateDpEvent(spent, 0.0) if rho is None else dp_event.ZCDpEvent(rho)
@@ -476,7 +497,7 @@ class Ledger:
         distance: float,
         solver_epsilon: float,
     ) -> NDArray[np.float64]:
-        """`minimise(records, noise)`, the approximate minimiser of an objective with noise in it, and a little more.
+        """`minimise(records, noise)`, the approximate minimiser of a noisy objective, with more noise added to it.
 
         Parameters
         ----------
@@ -497,8 +518,11 @@ class Ledger:
         (e, delta)-DP; that is what is billed. `helpers.erm.perturbation` has the proof.
         """
         rate = _positive("noise", _positive("solver_epsilon", solver_epsilon) / (2 * _positive("distance", distance)))
+        # With rate r and distance rho, r rho is solver_epsilon / 2: the lemma adds 2 r rho to epsilon and multiplies
+        # delta by e^{r rho}.
         event = ApproximateDpEvent(exact.epsilon + solver_epsilon, exact.delta * math.exp(solver_epsilon / 2))
         self.assume(EXACT_REALS)
+        # The noise of the objective is part of what the query minimises, so it is drawn before the query runs.
         if law.shape == "gaussian":
             noise = self.rng.normal(0.0, law.parameter, law.size)
         elif law.shape == "ball":
@@ -529,12 +553,15 @@ class Ledger:
         """
         if guarantee is not None:  # refused before anything is fitted
             check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
+        # No event yet: without a guarantee given beforehand, what the fit costs is known only from its result.
         result = self._release(fit, lambda value: value, Terms("fitted", "", 0.0, 1.0, None))
         guarantee = result.guarantee_ if guarantee is None else guarantee
         check_choice("guarantee.neighbouring", guarantee.neighbouring, (self.neighbouring,))
         self.assume(*guarantee.assumes)
         event = guarantee.as_event()
         self.bill[event] = self.bill.get(event, 0) + 1
+        # Equal events may come with different pairs (epsilon, delta). Each pair is true of the event, so the last one
+        # may stand for all.
         self._claims[event] = guarantee.epsilon, guarantee.delta
         return result
 
@@ -544,8 +571,9 @@ class Ledger:
         Parameters
         ----------
         choices : sequence of callables
-            Each takes the records and gives a part of them, the same for all records that may stand there: by their
-            places under replace-one, where the number of records is public; by each record's own draw under add/remove.
+            Each takes the records and returns a part of them. Under replace-one, where the number of records is public,
+            a record's place decides whether it is in the part; under add/remove, a random draw of its own. What the
+            records contain must not decide it.
 
         Notes
         -----
@@ -554,6 +582,8 @@ class Ledger:
         """
         found = [self.view(choose) for choose in choices]
         for part in found:
+            # Views share the bill, and parts must not: each keeps its own, and `epsilon` takes the largest. The noise,
+            # the assumptions and the end of all releases stay shared.
             part.bill, part._claims, part._parts = {}, {}, []
         self._parts.append(found)
         return found
@@ -563,14 +593,15 @@ class Ledger:
         if self._closed:
             raise RuntimeError(f"nothing may be released any more after the guarantee {self._closed[0]}")
         if terms.event is not None:
+            # Billed before the records are looked at, so that no answer exists without its entry, even if the query
+            # fails half-way.
             self.bill[terms.event] = self.bill.get(terms.event, 0) + 1
         return draw(query(self._held))
 
     # The bill
 
     def rho(self) -> float:
-        """What was executed costs so much in zero-concentrated privacy; infinite if there is an event that has no such
-        cost.
+        """Cost rho, in zero-concentrated privacy, of all that was executed; infinite if some event's is not known.
 
         Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.6.
         """
@@ -583,17 +614,19 @@ class Ledger:
         return math.inf if self._parts else math.fsum(n * cost(event) for event, n in self.bill.items())
 
     def epsilon(self, delta: float, *, interval: float = 1e-4, enough: float = 0.0) -> float:
-        """What was executed costs so much at `delta`, at most.
+        """Upper bound on the epsilon, at `delta`, of all that was executed.
 
-        Pure and approximate privacy by basic composition; all else together by an accountant, at the delta that is
-        left: Renyi's where zero-concentrated privacy is in it, else exactly or by privacy loss distributions of points
-        `interval` apart. Where samples cost no more than `enough` in all even if they were all records, no distribution
-        is computed, which would be large where epsilon is.
+        Events of pure and of approximate privacy add up by basic composition. All other events go through one
+        accountant together, at the part of delta that basic composition leaves: the Renyi accountant if one of them is
+        zero-concentrated, a closed form if all are Gaussian, else privacy loss distributions with points `interval`
+        apart. Sampled Gaussian releases are first counted as if every sample held all records; if that costs at most
+        `enough`, it is returned, because a distribution takes long to compute where epsilon is large.
         """
         basic: dict[dp_event.DpEvent, tuple[float, float]] = {}
         ratios = []  # how far a record moves each Gaussian release, in standard deviations, were samples all records
         for event, n in self.bill.items():
             match event:
+                # Claims come first, because the event of a fitted object may be of any of the types below.
                 case _ if event in self._claims:
                     basic[event] = self._claims[event]
                 case ApproximateDpEvent():
@@ -607,6 +640,7 @@ class Ledger:
                 case dp_event.PoissonSampledDpEvent(event=dp_event.GaussianDpEvent(noise_multiplier=noise)):
                     ratios.append(math.sqrt(n) / noise)
         spent = math.fsum(self.bill[event] * epsilon for event, (epsilon, _) in basic.items())
+        # The part of delta that basic composition leaves; below 0 if it alone uses more than `delta`.
         left = delta - math.fsum(self.bill[event] * delta for event, (_, delta) in basic.items())
         # Other parts of the records: no delta is spent there.
         spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
@@ -617,6 +651,8 @@ class Ledger:
             most = spent + max(gaussian_epsilon(left, math.hypot(*ratios)) - _SMALLEST, 0.0)
             if most <= enough or all(isinstance(one.event, dp_event.GaussianDpEvent) for one in others):
                 return most
+        # rho-zCDP says that the Renyi divergence of every order a is at most rho a, which the Renyi accountant reads as
+        # it is.
         method = "rdp" if any(isinstance(one.event, dp_event.ZCDpEvent) for one in others) else "pld"
         whole = dp_event.ComposedDpEvent(others)
         accounted = _accounted(whole, max(left, 0.0), self.neighbouring, method=method, interval=interval)
@@ -638,7 +674,7 @@ class Ledger:
         ----------
         source : str
         assumes : sequence of str
-            Before what the releases and the noise themselves assume.
+            Listed before what the releases and the noise assume by themselves.
         bound : ZCDpEvent or ApproximateDpEvent, optional
             Where the number of releases depends on earlier answers: a public bound on the bill that the fit keeps
             whatever they are (a privacy filter: Feldman and Zrnic 2021; Rogers, Roth, Ullman and Vadhan 2016 for pure
@@ -654,6 +690,8 @@ class Ledger:
         most = epsilon * (1 + _ROUNDING)
         spent = self.epsilon(delta, interval=interval, enough=most)
         if isinstance(bound, dp_event.ZCDpEvent):
+            # How many releases there were depends on the data, so the bill must not show in the guarantee: it is only
+            # held against the bound, and the bound is converted to epsilon.
             kept = self.rho() <= bound.rho * (1 + _ROUNDING)
             spent = _accounted(bound, delta, self.neighbouring, method="rdp") if kept else math.inf
         if not spent <= most:
@@ -667,6 +705,7 @@ class Ledger:
         events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
         event = bound or (events[0] if len(events) == 1 else dp_event.ComposedDpEvent(tuple(events)))
         guarantee = Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
+        # From here on `_release` refuses: a later answer would be outside the bill that was just certified.
         self._closed.append(guarantee)
         return guarantee
 
@@ -688,7 +727,7 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
 
 
 def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
-    """An array, or each of a sequence of arrays, with noise of the size units * scale, on its grid."""
+    """An array, or a list of arrays, plus noise of scale units * scale, rounded to the grid of that noise."""
     if isinstance(value, list | tuple):
         each = units if isinstance(units, list | tuple) else [units] * len(value)
         return [_each(part, unit, scale, law) for part, unit in zip(value, each, strict=True)]
@@ -696,7 +735,7 @@ def _each(value: Any, units: Any, scale: float, law: Callable) -> Any:
     if not np.all(scale > 0):
         raise ValueError(f"units must be above 0, got {units!r}")
     noisy = value + law(0.0, scale, value.shape)
-    if np.ndim(scale):  # a grid for each entry
+    if np.ndim(scale):  # each entry has a grid of its own: in units of its scale it is that of scale 1
         return scale * to_grid(noisy / scale, 1.0)
     return to_grid(noisy, float(scale))
 
@@ -729,8 +768,10 @@ def to_grid(value: ArrayLike, scale: float) -> NDArray[np.float64]:
     >>> float(to_grid(math.pi, 2.0**10))
     3.1416015625
     """
+    # `frexp` writes scale = m 2^e with m in [1/2, 1), so 2^{e-1} is the largest power of two that is not above it.
     exponent = math.frexp(check_real("scale", scale, low=0, inclusive="neither"))[1] - 1 - _GRID_BITS
     value = np.asarray(value, dtype=float)
+    # Where dividing by the step overflows, the double is so large that it is a multiple of the step already.
     with np.errstate(over="ignore"):
         steps = np.rint(np.ldexp(value, -exponent))
         return np.where(np.isfinite(steps), np.ldexp(steps, exponent), value)
@@ -791,6 +832,7 @@ def _two_sided_geometric(rate: Fraction, rng: np.random.Generator) -> int:
         whole = 0
         while _bernoulli_exp(1, 1, rng):
             whole += 1
+        # Whole division by s turns a geometric law of rate 1/t into one of rate s/t, for the fraction s/t.
         size = (part + whole * rate.denominator) // rate.numerator
         negative = _integer_below(2, rng)
         if size or not negative:  # zero must not come with two signs
@@ -812,6 +854,7 @@ def _integer_below(limit: int, rng: np.random.Generator) -> int:
     """Uniform on 0, ..., limit - 1, by rejection."""
     bits = (limit - 1).bit_length()
     while True:
+        # The generator gives whole bytes; the bits beyond those needed are shifted out.
         number = int.from_bytes(rng.bytes((bits + 7) // 8), "big") >> (-bits % 8)
         if number < limit:
             return number
@@ -853,6 +896,7 @@ def exponential_probabilities(
     check_sensitivity(sensitivity)
     check_real("epsilon", epsilon, low=0, inclusive="neither")
     if check_boolean("monotonic", monotonic):
+        # A replaced record raises some scores and lowers others, so no score is monotone under replace-one.
         check_choice("neighbouring", sensitivity.neighbouring, (ADD_REMOVE,))
     scale = (1 if monotonic else 2) * sensitivity.value
     return softmax(epsilon / scale * as_scores(scores))
@@ -876,7 +920,7 @@ def noisy_max(scores: ArrayLike, sensitivity: Sensitivity, epsilon: float, rng: 
 
 
 def check_sensitivity(sensitivity: Sensitivity) -> None:
-    """Refuse what does not say its relation and norm."""
+    """Refuse anything but a `Sensitivity`: a bare number says neither its relation nor its norm."""
     if not isinstance(sensitivity, Sensitivity):
         raise ValueError(f"sensitivity must be a Sensitivity, got {sensitivity!r}")
 

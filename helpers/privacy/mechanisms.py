@@ -63,6 +63,7 @@ def laplace(
     ledger = _ledger_of(value, sensitivity, epsilon, rng)
     noisy = ledger.laplace(_as_floats(sensitivity, "l1"), sensitivity.value, epsilon)
     source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
+    # A number that went in comes out as a number, not as an array without dimensions.
     return Release(unwrapped(noisy), ledger.guarantee(epsilon, 0.0, source=source))
 
 
@@ -105,6 +106,7 @@ def gaussian(
     >>> round(released.value, 2), str(released.guarantee)
     (10.47, '(1, 1e-05)-DP, add/remove-one')
     """
+    # `gaussian_multiplier` checks epsilon and delta, before a ledger holds the private value.
     multiplier, ledger = gaussian_multiplier(epsilon, delta), _ledger_of(value, sensitivity, epsilon, rng)
     noisy = ledger.gaussian(_as_floats(sensitivity, "l2"), sensitivity.value, multiplier)
     source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
@@ -202,6 +204,7 @@ def class_counts(
     """
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     check_real("epsilon", epsilon, low=0, inclusive="neither")
+    # All public parameters are checked here, before the labels are looked at: an error must not depend on them.
     classes = np.asarray(classes)
     if classes.ndim != 1 or classes.size == 0 or np.unique(classes).size < classes.size:
         raise ValueError(f"classes must be a non-empty vector of distinct labels, got {classes.tolist()!r}")
@@ -212,6 +215,8 @@ def class_counts(
             raise ValueError(f"y must be one-dimensional, got shape {y.shape}")
         counts = np.array([np.count_nonzero(y == label) for label in classes])
         if neighbouring is REPLACE_ONE and classes.size == 2:
+            # The ledger noises only the second count here and takes the first from the sum, which must therefore be the
+            # number of records, whatever labels occur.
             counts[0] = y.size - counts[1]
         return counts
 
@@ -235,6 +240,8 @@ def _as_floats(sensitivity: Sensitivity, norm: str) -> Callable[[ArrayLike], NDA
         value = np.asarray(value, dtype=float)
         if value.size == 0:
             raise ValueError(f"value must not be empty, got shape {value.shape}")
+        # `NORMS` runs from the largest norm to the smallest: a bound in a larger norm also holds in a smaller one. For
+        # one number all three agree.
         if value.size > 1 and NORMS.index(sensitivity.norm) > NORMS.index(norm):
             raise ValueError(f"sensitivity must be in {norm} for a vector, got {sensitivity.norm!r}")
         return value

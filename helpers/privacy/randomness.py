@@ -43,13 +43,13 @@ from helpers.validation import DeclaredParameters
 
 SEED_SECRET = "seed of the noise secret: it was chosen by the caller"
 _KEY_BYTES = 32
-_BLOCK = 1 << 16  # entries hashed at a time
-_DROPPED_BITS = 29  # of a float64's mantissa: what a float32 has not
+_BLOCK = 1 << 16  # entries hashed at a time, so that no second copy of a large array is made
+_DROPPED_BITS = 29  # the bits of a float64's mantissa that a float32 lacks
 _FITTED = re.compile(r"[^_].*_")  # names of what a fit sets
 
 
 class _SystemChaCha(ChaCha):
-    """ChaCha20 keyed by the operating system; not to be copied or stored, as whoever has it can wind it back."""
+    """ChaCha20 keyed by the operating system; never copied or stored: its state gives back the noise drawn."""
 
     def __reduce__(self):
         raise TypeError("a source of private noise cannot be pickled or copied: make one where the noise is drawn")
@@ -67,12 +67,12 @@ def secure_generator() -> np.random.Generator:
         task again. With other noise that is a second release of the same data, which no guarantee counts. With an
         integer both are the same.
     """
-    if "distributed" in sys.modules:  # without it this is no task
+    if "distributed" in sys.modules:  # a process that has not loaded Dask's scheduler runs none of its tasks
         from distributed import get_worker
 
         try:
             get_worker()
-        except ValueError:  # no worker runs this
+        except ValueError:  # Dask is loaded, but this code does not run on one of its workers
             pass
         else:
             raise ValueError(
@@ -130,6 +130,7 @@ def noise_generator(random_state: int | None, *context: Any) -> np.random.Genera
     if seed is None:
         return secure_generator()
     parts = (_array_digest(item, exact=False) if _is_array(item) else _digest(item) for item in context)
+    # Data counts to a float32, so that a result can be reproduced on another processor; parameters count exactly.
     key = _node("noise", itertools.chain([_digest(seed)], parts))
     return np.random.Generator(ChaCha(np.random.SeedSequence(int.from_bytes(key, "big"))))
 
@@ -144,7 +145,7 @@ def noise_assumptions(rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def child_state(random_state: int | None, rng: np.random.Generator) -> int | None:
-    """A `random_state` for one part of an ensemble: None where the whole has none, else a number of its own."""
+    """A `random_state` for a learner in an ensemble: None if the ensemble has none, else an integer from `rng`."""
     return None if random_state is None else int(rng.integers(2**63))
 
 
@@ -195,6 +196,7 @@ class PrivateMixin(DeclaredParameters):
         if not any(map(_FITTED.fullmatch, state)):
             return state  # a worker process needs the seed
         parameters = {name: _without_seed(state[name]) for name in self._get_param_names() if name in state}
+        # Fitted: pickling it is publishing it, so seeds are left out of it and of the estimators among its parameters.
         return state | parameters | ({"random_state": None} if "random_state" in state else {})
 
 
@@ -220,6 +222,7 @@ def _node(tag: str, parts: Iterable[bytes]) -> bytes:
 
 def _digest(item: Any) -> bytes:
     """Hash of a value by its type and content; unknown kinds are pickled, which fails loudly where it cannot."""
+    # A NumPy number and the Python number of the same value have to give the same noise.
     if isinstance(item, np.generic):
         item = item.item()
     kind = f"{type(item).__module__}.{type(item).__qualname__}"
@@ -237,6 +240,7 @@ def _digest(item: Any) -> bytes:
         case list() | tuple():
             return _node(kind, map(_digest, item))
         case set() | frozenset():
+            # Sets and dicts have no order that is the same in every process: their parts are sorted.
             return _node(kind, sorted(map(_digest, item)))
         case dict():
             return _node(kind, sorted(_digest(pair) for pair in item.items()))
@@ -248,11 +252,14 @@ def _digest(item: Any) -> bytes:
 
 
 def _is_array(item: Any) -> bool:
+    """Whether it is an array, a data frame or the like, or a sparse matrix; NumPy's single numbers are none."""
     return issparse(item) or (hasattr(item, "__array__") and not isinstance(item, np.generic))
 
 
 def _array_digest(item: Any, *, exact: bool) -> bytes:
+    """Hash of shape, kind and entries; floats count exactly, or to the 24 bits of a float32."""
     if issparse(item):
+        # One form for all sparse matrices of the same content; a copy, because the next line changes it.
         item = item.tocsr(copy=True)
         item.sum_duplicates()
         arrays = (np.array(item.shape), item.indptr, item.indices, item.data)

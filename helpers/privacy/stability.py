@@ -79,6 +79,7 @@ class ChangedRows:
         check_integer("certain", self.certain, low=0)
         check_integer("trials", self.trials, low=0)
         check_real("probability", self.probability, low=0, high=1, inclusive="high")
+        # A replace-one learner takes its number of rows as public, so no row may appear or vanish.
         check_integer("inserted", self.inserted, low=0, high=None if learner is ADD_REMOVE else 0)
         if self.group_size == 0:
             raise ValueError("certain, trials and inserted must not all be 0: some row changes")
@@ -138,6 +139,8 @@ class ChangedRows:
         1.7168
         """
         epsilon = check_real("epsilon", epsilon, low=0)
+        # log(1 + p (e^row - 1)), where a substituted row costs `row`. For large `row` e^row is taken out of the
+        # logarithm, because it would overflow.
         row = self._cost * epsilon
         if row < LARGEST_EPSILON:
             uncertain = math.log1p(self.probability * math.expm1(row))
@@ -180,11 +183,15 @@ class ChangedRows:
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
+        # Advanced joint convexity with eta = P(some row changes) (Theorem 2): the target epsilon is turned into the e
+        # at which the learner's promises are averaged. For large epsilon log(1 + (e^epsilon - 1)/eta) is epsilon - log
+        # eta to the last digit.
         if not (self.certain or self.inserted or self.probability == 1):  # log(1 + (e^epsilon - 1)/eta)
             changed = -math.expm1(self.trials * math.log1p(-self.probability))
             is_large = epsilon >= _LARGE_EPSILON
             epsilon = epsilon - math.log(changed) if is_large else math.log1p(math.expm1(epsilon) / changed)
         rows, probabilities = self._law
+        # `_law` leaves out a tail of probability 1e-20, which is added here as if it were a certain failure.
         return min(1.0, float(probabilities @ _group_deltas(epsilon, inner, self.steps(rows))) + _NEGLIGIBLE)
 
     def delta_at(self, epsilon: float, inner: Guarantee) -> float:
@@ -226,12 +233,14 @@ class ChangedRows:
         (0.2176, 0.1)-DP, replace-one
         """
         check_choice("inner.neighbouring", inner.neighbouring, (self.learner_neighbouring,))
+        # With no row left to chance the group theorem applies as it is, and keeps the learner's event.
         if self.trials == 0:
             known = inner.group(self.group_size)
         elif math.isinf(inner.epsilon):
             known = replace(inner, event=None)
         else:
             total = self.log_mean(inner.epsilon)
+            # The number of steps matters at epsilon = 0 only, where the fraction becomes their mean.
             moved = chained_delta(inner.epsilon, inner.delta, total, self.steps(self.mean))
             known = replace(inner, epsilon=total, delta=float(moved), event=None)
         known = replace(
@@ -244,16 +253,19 @@ class ChangedRows:
             return known
         delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
         epsilon, most = known.epsilon_at(delta), float(self.steps(self._law[0][-1]))
+        # A starting point at which delta surely holds: group privacy for the most rows, or the closed form at half of
+        # delta. The search then goes down from it.
         enough = [most * inner.epsilon]
         if closed := closed_form(inner.event):
             enough.append(closed.epsilon(delta / 2, most * closed.parameter))
         high = min(max(filter(math.isfinite, enough), default=math.inf), epsilon)
+        # Where even that does not reach delta, the pair of `log_mean` stays.
         if math.isfinite(high) and self.mixture_delta(high, inner) <= delta:
             epsilon = furthest(lambda smaller: self.mixture_delta(smaller, inner) <= delta, high, 0.0)
         return replace(known, epsilon=epsilon, delta=delta)
 
     def inner_epsilon(self, epsilon: float, *, delta: float | None = None) -> float:
-        """Epsilon to give a learner that is purely private so that the pipeline has `epsilon`, as `amplify` has it.
+        """Epsilon to give a learner that is purely private so that `amplify` gives the pipeline at most `epsilon`.
 
         Parameters
         ----------
@@ -283,17 +295,22 @@ class ChangedRows:
             return self.amplify(Guarantee(inner, 0.0, self.learner_neighbouring), delta).epsilon <= epsilon
 
         high = min(epsilon, LARGEST_EPSILON)
+        # Chance, or delta, may allow the learner more than the pipeline's epsilon: the bracket grows until it does not.
         while high < LARGEST_EPSILON and within(high):
             high = min(2 * high, LARGEST_EPSILON)
         return furthest(within, 0.0, high)
 
     @property
     def _cost(self) -> int:
+        """Steps of the learner's relation that one substituted row is."""
         return 1 if self.learner_neighbouring is REPLACE_ONE else 2
 
     @cached_property
     def _law(self) -> tuple[NDArray, NDArray]:
-        """Numbers of rows but for a negligible upper tail, and their probabilities; the lower tail is rounded up."""
+        """Possible numbers of substituted rows (m,) and their probabilities (m,).
+
+        The upper tail of probability below 1e-20 is left out; the lower tail counts as the smallest number kept.
+        """
         draws = binom(self.trials, self.probability)
         # Bernstein's inequality: quantiles this far out are not reliable in scipy.
         third = -math.log(_NEGLIGIBLE) / 3
@@ -301,16 +318,20 @@ class ChangedRows:
         low, high = math.floor(draws.mean() - width), math.ceil(draws.mean() + width)
         extra = np.arange(max(low, 0), min(high, self.trials) + 1)
         probabilities = draws.pmf(extra)
+        # All that lies below the smallest number counts as that number, which is more rows than were changed: an upper
+        # bound.
         probabilities[0] = draws.cdf(extra[0])
         return self.certain + extra, probabilities
 
 
 def _group_deltas(epsilon: float, inner: Guarantee, sizes: NDArray) -> NDArray:
-    """What the learner promises to groups of these sizes at `epsilon`: 0 for an empty group."""
+    """The learner's delta (m,) at `epsilon` for inputs that differ in `sizes` (m,) steps; 0 for 0 steps."""
     if math.isinf(inner.epsilon):
         deltas = (sizes > 0).astype(float)
     else:
         losses = sizes * inner.epsilon
+        # Group privacy at (size e, delta'), moved to `epsilon` along the curve of the worst mechanism with that pair
+        # (`optimal_delta` with one mechanism).
         pure = expit(losses) * -np.expm1(np.minimum(epsilon - losses, 0.0))
         deltas = pure + (1 - pure) * chained_delta(inner.epsilon, inner.delta, losses, sizes)
     if closed := closed_form(inner.event):

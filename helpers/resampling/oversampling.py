@@ -78,6 +78,7 @@ def copies_per_record(y: ArrayLike, new_records: Mapping[Hashable, int]) -> NDAr
     for label, n_new in new_records.items():
         members = np.flatnonzero(y == label)
         if len(members):
+            # Nested: with one member fewer nobody gets fewer copies, and with one more nobody gets more.
             copies[members] = n_new // len(members)
             copies[members[: n_new % len(members)]] += 1
     return copies
@@ -172,6 +173,7 @@ class DeterministicOversampler(StableSampler):
         self._rule()
 
     def _rule(self) -> NewRecords:
+        """The rule that the parameters name; refuses values that name none."""
         if (self.multiplicity is None) == (self.n_new is None):
             raise ValueError(
                 f"exactly one of multiplicity and n_new must be given, got {self.multiplicity!r} and {self.n_new!r}"
@@ -185,6 +187,7 @@ class DeterministicOversampler(StableSampler):
     def _stability(self, y: NDArray) -> ChangedRows:
         if self.multiplicity is not None:
             return ChangedRows(ADD_REMOVE, inserted=self.multiplicity + 1)
+        # Without a minority record the bound would divide by 0; nothing is copied then.
         bound = substitution_bound(self._rule()(y)[self.minority], max(int(np.sum(y == self.minority)), 1))
         assumes = ("class counts public (they set the number of copies)",)
         if self.n_new == "balance":

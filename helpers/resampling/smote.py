@@ -99,7 +99,9 @@ def neighbour_lists(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) ->
     distances = np.empty(rows.shape)
     for block in gen_batches(n, _BLOCK):
         own = np.repeat(X[block], candidates, axis=0)
+        # The search's own distances may be rounded in a way that depends on the other rows; these are not.
         distances[block] = _squared_distances(own, X[rows[block].ravel()]).reshape(-1, candidates)
+    # A point is no neighbour of itself.
     distances[rows == np.arange(n)[:, np.newaxis]] = np.inf
     complete = np.full(n, candidates == n)
     if candidates < n:
@@ -108,6 +110,7 @@ def neighbour_lists(X: ArrayLike, k: int, *, jitter: ArrayLike | None = None) ->
         complete = reach[:, -1] ** 2 - rounding > np.partition(distances, k - 1, axis=1)[:, k - 1]
     order = _tie_order(X, ties, np.arange(n)[:, np.newaxis], rows, distances)
     lists = np.take_along_axis(rows, order[:, :k], axis=1)
+    # Ties, or rounding, may reach beyond the candidates that were fetched: these few points look at all others.
     for i in np.flatnonzero(~complete):
         lists[i] = _neighbours_of(int(i), X, k, ties)
     return lists
@@ -255,6 +258,8 @@ def changed_rows(
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     k = check_integer("k", k, low=1, high=n_minority - 1)
     replaced = int(neighbouring == REPLACE_ONE)
+    # Under add/remove the law is about the larger of the two data sets, which has one minority record more than the
+    # floor.
     n = n_minority + 1 - replaced
     law: dict[str, Any] = {"inserted": 1 - replaced, "source": _SOURCE}
     degree = in_degree_bound(d, k, n)
@@ -266,7 +271,9 @@ def changed_rows(
     )
     if check_choice("bases", bases, BASES) == "random":
         return ChangedRows(neighbouring, replaced, n_new, (1 + lists / k) / n, assumes=assumes, **law)
+    # Rounded up: the record may be among those that are the base once more.
     own = -(-n_new // n)
+    # Rows with the record, or with one of the lists' owners, as base.
     used = (lists + 1) * (n_new // n) + min(lists + 1, n_new % n)
     return ChangedRows(neighbouring, replaced + own, used - own, 1 / k, assumes=assumes, **law)
 
@@ -436,6 +443,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
         self._assume(*noise_assumptions(rng))
         points = X.astype(np.float64)
         members = np.flatnonzero(y == self.minority)
+        # One draw for each record of the table, so that a record's jitter does not depend on the labels of others.
         jitter = rng.random(len(X))[members]
         bases, neighbours = self._pairs(points, members, jitter, rng)
         self.__dict__.pop("diagnostics_", None)  # of an earlier call
@@ -445,11 +453,13 @@ class StableSMOTE(PrivateMixin, StableSampler):
             warnings.warn(
                 "diagnostics_ holds private choices, which no guarantee covers", PrivacyLeakWarning, stacklevel=3
             )
+        # A weight for each coordinate: a point of the box between the two records, not of their segment.
         weights = rng.random((len(bases), X.shape[1]))
         new = (1 - weights) * points[neighbours] + weights * points[bases]
         return np.vstack([X, new.astype(X.dtype)]), np.concatenate([y, np.full(len(new), self.minority, dtype=y.dtype)])
 
     def _assume(self, *assumes: str) -> None:
+        """Add to what `stability_` assumes."""
         self.stability_ = replace(self.stability_, assumes=(*self.stability_.assumes, *assumes))
 
     def _check_parameters(self) -> None:
@@ -463,6 +473,7 @@ class StableSMOTE(PrivateMixin, StableSampler):
     def _pairs(
         self, X: NDArray, members: NDArray, jitter: NDArray, rng: np.random.Generator
     ) -> tuple[NDArray, NDArray]:
+        """Row numbers (n_new,) of the bases and of the neighbours of the new records; empty without a member."""
         n = len(members)
         if n == 0:
             return members, members

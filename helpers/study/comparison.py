@@ -89,6 +89,7 @@ def paired_gains(
         raise ValueError(f"every trial must have a baseline {name!r} on its split, not so in {alone[0]}")
     signs = np.array([-1 if value in metrics.LOWER_IS_BETTER else 1 for value in values])
     rest[values] = signs * (rest[values].to_numpy(float) - base.loc[rest.index].to_numpy(float))
+    # A difference of two metrics in [low, high] lies in [low - high, high - low].
     spans = {value: (low - high, high - low) for value in values for low, high in [metrics.metric_range(value)]}
     table = metrics.summary(
         rest.reset_index(), [*by, *variants], values, seed=split, test_fraction=test_fraction, ranges=spans
@@ -169,6 +170,7 @@ def signed_rank(gains: pd.DataFrame) -> dict[str, float]:
         raise ValueError(f"gains must have one number for each of at least two data sets, got {len(gains)} rows")
     mean = gains["mean"].to_numpy(float)
     method = stats.PermutationMethod(n_resamples=2**_EXACT_UP_TO) if mean.size <= _EXACT_UP_TO else "auto"
+    # Where all gains are 0 there are no signs to test.
     p_value = stats.wilcoxon(mean, zero_method="zsplit", method=method).pvalue if mean.any() else 1.0
     return {
         "p_value": float(p_value),

@@ -128,10 +128,13 @@ def run(
     keys = []
     for cell in cells:
         closed_over, code = digests[cell.get(by)]
+        # Two experiments of one chapter may have the same cells, and one may run several functions: name and function
+        # are in the key too.
         identity = settings.get("identity") if scope == "chapter" else [settings.get("platform"), code]
         keys.append(_hash([identity, name, closed_over, cell]))
     with ExitStack() as stack:
         store = stack.enter_context(closing(_Store(settings))) if settings else None
+        # Every finished trial is written at once, so a run that is killed goes on from here.
         finished = store.found(keys) if store else {}
         missing = [index for index, key in enumerate(keys) if key not in finished]
         tasks = ((index, trials[cells[index].get(by)], cells[index], by, settings) for index in missing)
@@ -219,6 +222,7 @@ def session(
 
 
 def _checked(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The cells as JSON gives them back; refuses none at all and two alike."""
     plain = [json.loads(_encoded(cell, "a cell")) for cell in cells]
     if not plain:
         raise ValueError("cells must be a non-empty sequence of dicts, got none")
@@ -230,6 +234,7 @@ def _checked(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _encoded(row: Any, what: str) -> str:
+    """A dict of scalars as JSON, NumPy's scalars as Python's; `what` names it in errors."""
     if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
         raise ValueError(f"{what} must be a dict with text keys, got {row!r}")
     plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in row.items()}
@@ -263,13 +268,14 @@ def _outcomes(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[t
         yield from _on_cluster(tasks, settings)
         return
     # Copy-on-write: large closed-over arrays reach workers as memory maps, and compiled code may want them writable.
+    # One trial at a time to each process: trials are long, and not equally long.
     parallel = joblib.Parallel(settings.get("jobs", 1), return_as="generator_unordered", batch_size=1, mmap_mode="c")
     with closing(parallel(joblib.delayed(_outcome)(*task) for task in tasks)) as finished:
         yield from finished
 
 
 def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Finished | TrialError]]:
-    """The same from the workers of a Dask cluster, `jobs` at a time; a worker that dies is replaced by another one."""
+    """`_outcomes` from a Dask cluster, `jobs` at a time; if a worker dies, another one takes over its trial."""
     from distributed import Client, KilledWorker, as_completed
 
     # Plain futures: with joblib's Dask backend a lost scheduler was not always an error (joblib 1.6).
@@ -284,6 +290,7 @@ def _on_cluster(tasks: Iterator[tuple], settings: Mapping[str, Any]) -> Iterator
                 raise RuntimeError(told) from error
             except KilledWorker as error:  # and so were those that tried after it
                 yield index, _failure(cell, error)
+            # One more for each that has finished, so that `jobs` are under way and no more are pickled ahead.
             for task in islice(tasks, 1):
                 ahead[further := client.submit(_outcome, *task, pure=False)] = task
                 finished.add(further)
@@ -308,6 +315,7 @@ def _outcome(
 
 
 def _failure(cell: dict, error: Exception) -> TrialError:
+    """The error of a trial as one that names its cell and can be sent between processes, with the traceback as note."""
     failure = TrialError(f"cell {cell}: {type(error).__name__}: {error}")
     failure.add_note("".join(traceback.format_exception(error)))
     return failure
@@ -336,6 +344,7 @@ def _bar(file: TextIO | None, **options: Any) -> tqdm:
 
 
 def _hash(value: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -387,6 +396,7 @@ class _ValueHasher(NumpyHasher):
 
 
 def _is_importable(obj: Any) -> bool:
+    """Whether another process finds this very object by its module and name; in a notebook's cells it does not."""
     found = sys.modules.get(getattr(obj, "__module__", None) or "")
     for part in getattr(obj, "__qualname__", "").split("."):
         found = getattr(found, part, None)
@@ -394,6 +404,7 @@ def _is_importable(obj: Any) -> bool:
 
 
 def _function_content(function: types.FunctionType) -> tuple:
+    """What a function computes with: code, the globals it names, what it closes over, and its defaults."""
     names = _global_names(function.__code__)
     outside = {name: function.__globals__[name] for name in names if name in function.__globals__}
     captured = [cell.cell_contents for cell in function.__closure__ or ()]
@@ -417,6 +428,7 @@ def _plain(code: types.CodeType) -> tuple:
 
 
 def _global_names(code: types.CodeType) -> set[str]:
+    """Names that code, and the functions defined in it, look up outside."""
     names = {step.argval for step in get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*(_global_names(part) for part in code.co_consts if isinstance(part, types.CodeType)))
 
@@ -429,6 +441,7 @@ class _Store:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._run, self._started = settings["identity"], settings["started"]
+        # Without isolation level every statement is a transaction of its own.
         self._connection = sqlite3.connect(settings["store"], timeout=60, isolation_level=None)
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS finished (key TEXT PRIMARY KEY, rows TEXT NOT NULL, cpu REAL NOT NULL,"
@@ -439,6 +452,7 @@ class _Store:
         wanted = set(keys)
         entries = self._connection.execute("SELECT key, checksum, rows, cpu FROM finished")
         return {
+            # A row that a crash has damaged fails its checksum, and its trial runs again.
             key: _Finished(*values)
             for key, checksum, *values in entries
             if key in wanted and checksum == _hash([key, *values])
@@ -450,7 +464,7 @@ class _Store:
         self._connection.execute("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?, ?, ?, ?)", entry)
 
     def seconds(self) -> float:
-        """How long the runs took that left trials here, each up to its last one."""
+        """Seconds that earlier runs with this identity took, each from its start to its last finished trial."""
         legs = "SELECT MAX(elapsed) AS leg FROM finished WHERE run = ? GROUP BY started"
         return self._connection.execute(f"SELECT TOTAL(leg) FROM ({legs})", [self._run]).fetchone()[0]
 

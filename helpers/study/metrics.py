@@ -110,6 +110,7 @@ def score(y: np.ndarray, scores: np.ndarray, threshold: float = 0.5) -> dict[str
     counted = precision_recall_fscore_support(y, predicted, labels=codes, zero_division=np.nan)
     precisions, recalls, f1 = np.nan_to_num(counted[0]), counted[1], counted[2]
     shown = codes[1:] if is_binary else present  # classes whose metrics are averaged
+    # Scores of those classes, one a column.
     columns = scores[:, None] if is_binary else scores[:, present]
     occurring = recalls[present]
 
@@ -200,6 +201,7 @@ def summary(
     overlap = 0.0
     if test_fraction is not None:
         test_fraction = check_real("test_fraction", test_fraction, low=0, high=1, inclusive="neither")
+        # The correlation of two splits' results is not 0: this is what the corrected variance adds to 1/n (equation 9).
         overlap = test_fraction / (1 - test_fraction)
     by = [by] if isinstance(by, str) else list(by)
     if seed in frame.columns and frame.duplicated([*by, seed]).any():

@@ -72,6 +72,7 @@ class AIM(MixtureSynthesizer):
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
+        # Under replace-one the number is public and this costs nothing.
         n_records = curator.total(each)
         left -= 0.0 if self.neighbouring is REPLACE_ONE else each
         measurements: list[Measurement] = []
@@ -85,12 +86,17 @@ class AIM(MixtureSynthesizer):
         # How much each says about the workload: the attributes that it shares with its marginals.
         shared = Counter(j for attributes in self._workload(len(sizes)) for j in attributes)
         weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
+        # The largest weight is 1, so the sensitivity of a choice is that of one l1 distance.
         weights /= weights.max()
         cells = np.array([math.prod(sizes[j] for j in candidate) for candidate in candidates])
         while left > 0:
+            # The last round takes all that is left, when another one would not fit.
             each = left if left < 2 * each else each
             left -= each
+            # Standard deviation of the noise that `Curator.measure` will add to a cell.
             scale = math.sqrt((2 if self.neighbouring is REPLACE_ONE else 1) / (2 * _MEASURED * each))
+            # Expected l1 length of the noise alone: sqrt(2 / pi) standard deviations a cell. Only what exceeds it is
+            # worth a measurement.
             noise = math.sqrt(2 / math.pi) * scale * cells
             mixture = fit.mixture()
             expected = [n_records * mixture.marginal(candidate) for candidate in candidates]

@@ -94,6 +94,7 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
         self._check_parameters()
         rng = np.random.default_rng(check_random_state("random_state", random_state))
         classes = self.synthesizer_.domain_.classes
+        # n_samples over the classes, the remainder one each to the first of them.
         sizes = [(self.n_samples + len(classes) - 1 - i) // len(classes) for i in range(len(classes))]
         parts = [
             self.synthesizer_.sample(n, label, random_state=int(rng.integers(2**63)))

@@ -76,6 +76,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         self._forget()
         self._check_parameters()
         domain, dtype = self.domain, np.float64 if self.domain is None else None
+        # A declared domain may hold texts, so nothing is cast to numbers then.
         X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=int(self.neighbouring is REPLACE_ONE))
         # What is too large, or not in the domain, is refused here, where nothing has been spent.
         decisive = "k" if "k" in self._get_param_names() else "n_bins" if domain is None else "domain"
@@ -86,12 +87,14 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         records = (X, y) if domain is None else domain.encode(X, y)
         ledger = coded = Ledger(records, self.neighbouring, self._noise_generator(X, y))
         total = self._total_budget()
+        # The parts that the synthesiser adds up in floating point then stay within the whole.
         budget = total * (1 - _ROUNDING)
         if domain is None:
             columns, share = ledger.view(lambda records: records[0]), _DOMAIN_SHARE * budget
             domain = noisy_domain(columns, d, classes, n_bins=self.n_bins, budget=share, pure=self._pure)
             budget -= share
             coded = ledger.view(lambda records: domain.encode(*records))
+        # From here on the model sees the curator's noisy answers alone.
         curator = Curator(coded, domain.sizes, self._pure)
         with threadpool_limits(1):  # products are small: threads would wait for each other longer than they work
             model = self._fit_model(curator, domain.sizes, budget)
@@ -101,6 +104,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         if self._is_adaptive():
             bound = ApproximateDpEvent(total, 0.0) if self._pure else ZCDpEvent(total)
         guarantee = ledger.guarantee(self.epsilon, self.delta, source=self._source, assumes=[known], bound=bound)
+        # Only now, after the bill was held against the budget, does the object hold anything.
         self.__dict__.update(model, domain_=domain, classes_=np.array(classes), guarantee_=guarantee)
         return self
 
@@ -154,11 +158,14 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         """Ask the curator within the budget; `model_` and what else is kept."""
 
     def _is_adaptive(self) -> bool:
-        """Whether answers decide how much is asked, so that only the whole budget covers the bill."""
+        """Whether the number or the price of questions depends on earlier answers.
+
+        The bill then differs from run to run, so the guarantee is that of the whole budget.
+        """
         return True
 
     def _total_budget(self) -> float:
-        """In the unit in which the curator's answers add up."""
+        """The whole budget as the curator counts it: epsilon, or rho in zero-concentrated privacy."""
         return float(self.epsilon) if self._pure else zcdp_budget(float(self.epsilon), float(self.delta))
 
 

@@ -39,7 +39,7 @@ def noisy_domain(
     classes : sequence of labels
         Public.
     n_bins : int
-        At most so many bins an attribute.
+        Largest number of bins of an attribute.
     budget : float
         Of both histograms of all columns.
     pure : bool
@@ -55,6 +55,7 @@ def noisy_domain(
         cells = [Attribute("cell", "real", (j,), tuple(ends.tolist())) for j, ends in enumerate(edges)]
         coded = ledger.view(lambda X: np.column_stack([cell.encode(X) for cell in cells]))
         curator = Curator(coded, [cell.size for cell in cells], pure)
+        # There are two histograms of each of d columns, and every record is in all of them: each gets an equal part.
         return [curator.measure((j,), budget / (2 * d)) for j in range(d)]
 
     ranges = []
@@ -77,6 +78,7 @@ def noisy_domain(
 
 def _equal_mass(ends: NDArray, counts: NDArray, n_bins: int) -> tuple[float, ...]:
     """Ends of at most n_bins bins between which the noisy counts grow by about the same."""
+    # Noise can make the running sum fall; its running maximum is sorted, as the search below needs.
     below = np.concatenate([[0.0], np.maximum.accumulate(np.maximum(np.cumsum(counts), 0.0))])
     inner = np.searchsorted(below, below[-1] * np.arange(1, n_bins) / n_bins)
     return tuple(ends[np.unique([0, *inner, len(ends) - 1])].tolist())

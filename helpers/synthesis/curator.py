@@ -65,6 +65,8 @@ class Curator:
         if self._pure:
             noisy = self._counts.laplace(lambda counts: counts(attributes), float(self._moved_cells), budget)
             return Measurement(attributes, noisy, math.sqrt(2) * self._moved_cells / budget)
+        # Gaussian noise of multiplier m costs rho = 1 / (2 m^2); two cells that move by 1 each are a move of sqrt(2) in
+        # l2.
         multiplier, moved = 1 / math.sqrt(2 * budget), math.sqrt(self._moved_cells)
         noisy = self._counts.gaussian(lambda counts: counts(attributes), moved, multiplier)
         return Measurement(attributes, noisy, moved * multiplier)
@@ -73,6 +75,7 @@ class Curator:
         """Number of records: public under replace-one, else measured; at least 1."""
         if self.ledger.neighbouring is REPLACE_ONE:
             return float(self.ledger.n_records())
+        # The marginal of no attributes has one cell, which holds all records.
         return max(float(self.measure((), budget).counts), 1.0)
 
     def choose(self, scores: Callable[[Counter], NDArray], sensitivity: float, budget: float) -> int:
@@ -81,6 +84,7 @@ class Curator:
         `scores` makes them from a function that gives the exact counts of a marginal; one record moves each by at most
         `sensitivity`.
         """
+        # The unit of the budget is that of the noise: pure epsilon, or rho in zero-concentrated privacy.
         epsilon, rho = (budget, None) if self._pure else (None, budget)
         return self._counts.choose(scores, sensitivity, epsilon=epsilon, rho=rho)
 
@@ -112,15 +116,18 @@ class Curator:
 
     @property
     def _moved_cells(self) -> int:
+        """Cells of a marginal that one record moves by 1: the one it leaves and the one it enters."""
         return 1 if self.ledger.neighbouring is ADD_REMOVE else 2
 
 
 def _counter(codes: NDArray, sizes: Sequence[int]) -> Counter:
     """Exact marginals of coded records (n, m), each counted once."""
 
+    # Exact counts are kept inside the private view, since choices ask for the same marginals again and again.
     @cache
     def counts(attributes):
         shape = tuple(sizes[j] for j in attributes)
+        # Without attributes all records are in the one cell 0; else a cell's number is that of its codes in C order.
         cells = np.zeros(len(codes), dtype=np.intp)
         if attributes:
             cells = np.ravel_multi_index(codes[:, list(attributes)].T, shape)

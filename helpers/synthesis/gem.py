@@ -65,8 +65,8 @@ class GEM(MixtureSynthesizer):
     max_iters : int
         Steps in a round.
     max_idxs : int, optional
-        As published: a step looks at so many cells with the largest errors, and of them at those above half a running
-        mean of the largest error. None: at all cells.
+        As published: a step looks at this many cells, those with the largest errors, and among them only at errors
+        above half a running mean of the largest error. None: at all cells.
     ema_weights_beta : float
         In [0, 1): parameters are averaged over the second half of the rounds with this weight on the past.
     embedding_dim : int
@@ -168,6 +168,7 @@ class GEM(MixtureSynthesizer):
         return False
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
+        # Under add/remove the number of records is measured first, at the price of a round.
         rho = budget / (self.T if self.neighbouring is REPLACE_ONE else self.T + 1)
         n_records = curator.total(rho)
         workload = self._workload(len(sizes))
@@ -187,14 +188,17 @@ class GEM(MixtureSynthesizer):
         for turn in range(self.T):
             mixture = fit.mixture()
             expected = [n_records * mixture.marginal(attributes) for attributes in workload]
+            # A workload of one marginal leaves nothing to choose.
             chosen = curator.choose_worst(workload, expected, rho * choice_share) if choice_share else 0
             measured = curator.measure(workload[chosen], rho * (1 - choice_share))
             measurements.append(measured)
             shares = measured.counts / n_records
             targets.append(Target(measured.attributes, shares.astype(np.float32)))
+            # From the noisy answer, so that the loss may depend on it at no cost.
             error = float(np.abs(shares - expected[chosen] / n_records).max())
             mean_error = error if mean_error is None else _EMA_ERROR * mean_error + (1 - _EMA_ERROR) * error
             loss = Loss(self.loss_p, self.max_idxs, _LARGE_ERROR * mean_error)
+            # Rates fall twice along a cosine: from round to round here, and within a round in `improve`.
             rate = first_rate * (1 + np.cos(np.pi * turn / self.T)) / 2
             fit.improve(targets, n_steps=self.max_iters, rate=rate, batch_size=_BATCH, loss=loss)
             if 2 * (turn + 1) > self.T:  # over the second half of the rounds, parameters are averaged

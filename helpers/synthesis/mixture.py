@@ -58,6 +58,7 @@ class ProductMixture:
         >>> mixture.sample(1000, np.random.default_rng(0), {1: 0})[:, 0].sum()  # only the first component has it
         np.int64(0)
         """
+        # Bayes' rule: each component is weighed by the probability that it gives to the codes.
         weights = self.weights * np.prod([self.tables[j][code] for j, code in given.items()], axis=0)
         if not weights.sum() > 0:
             weights = np.ones(len(weights))  # the condition has probability 0: any component is as good
@@ -67,6 +68,7 @@ class ProductMixture:
             if j in given:
                 codes[:, j] = given[j]
             else:
+                # A code is the number of steps of the distribution function that a uniform number has passed.
                 steps = np.cumsum(table, axis=0)[:-1]
                 codes[:, j] = (rng.uniform(size=n) >= steps[:, parts]).sum(axis=0)
         return codes
@@ -94,6 +96,7 @@ class Loss(NamedTuple):
         """Derivative by the model's share of each cell, up to a factor: arrays like `errors`, shares minus targets."""
         if self.max_idxs is not None:
             sizes = np.concatenate([np.abs(error).ravel() for error in errors])
+            # The size of the last of the `max_idxs` largest errors.
             least = np.partition(sizes, -self.max_idxs)[-self.max_idxs] if len(sizes) > self.max_idxs else 0.0
             least = max(least, self.errors_from)
             errors = [np.where(np.abs(error) >= least, error, 0) for error in errors]
@@ -102,6 +105,7 @@ class Loss(NamedTuple):
 
 def loss_gradient(mixture: ProductMixture, targets: Sequence[Target], loss: Loss) -> list[NDArray]:
     """Derivatives of the loss by the mixture's tables, arrays (size, K), and last by its weights (K,)."""
+    # A marginal is a matrix product: all attributes but the last, with the components, times the last one's table.
     lefts = [mixture.joint(target.attributes[:-1]) for target in targets]
     errors = [
         left @ mixture.tables[target.attributes[-1]].T - target.shares.reshape(len(left), -1)
@@ -135,7 +139,7 @@ def _fold_back(gradient: NDArray, attributes: list[int], mixture: ProductMixture
 def _fold_back_rows(
     gradient: NDArray, rows: NDArray[np.intp], attributes: list[int], mixture: ProductMixture, gradients: list[NDArray]
 ) -> None:
-    """The same for some of the cells: `gradient` (len(rows), K)."""
+    """`_fold_back` for some of the cells, whose numbers are `rows`; `gradient` (len(rows), K)."""
     codes = np.unravel_index(rows, [len(mixture.tables[j]) for j in attributes])
     factors = [mixture.tables[j][code] for j, code in zip(attributes, codes, strict=True)]
     for place, (j, code) in enumerate(zip(attributes, codes, strict=True)):
@@ -168,6 +172,7 @@ class MixtureFit:
 
     def _begin(self, n_components: int, sizes: Sequence[int], rng: np.random.Generator) -> None:
         logits, n_classes = rng.normal(size=(n_components, sum(sizes) + 1)), sizes[-1]
+        # The last column is the logit of the component's weight; the ones before it are those of the label.
         logits[:, -1] = 0.0
         logits[:, -1 - n_classes : -1] = _OWN_LABEL * np.eye(n_classes)[np.arange(n_components) % n_classes]
         self._values = np.ascontiguousarray(logits.T, dtype=np.float32)
@@ -210,10 +215,12 @@ class MixtureFit:
         The rate falls from `rate` to 0 along a cosine.
         """
         for step in range(n_steps):
+            # The newest target is in every batch, so that it is met although it is one of many.
             others = self._rng.permutation(len(targets) - 1)[: batch_size - 1]
             mixture = self.mixture(np.float32)
             *by_table, by_weight = loss_gradient(mixture, [targets[-1], *(targets[i] for i in others)], loss)
             by_logit = [
+                # From derivatives by probabilities to derivatives by logits: the Jacobian of softmax.
                 table * (gradient - (table * gradient).sum(axis=0))
                 for table, gradient in zip(mixture.tables, by_table, strict=True)
             ]
@@ -222,7 +229,7 @@ class MixtureFit:
 
 
 def _softmax(logits: NDArray) -> NDArray:
-    """Along the first axis."""
+    """Softmax along the first axis; the largest logit is subtracted so that no exponential overflows."""
     part = np.exp(logits - logits.max(axis=0))
     part /= part.sum(axis=0)
     return part

@@ -70,6 +70,7 @@ class MST(ZcdpSynthesizer):
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         third = budget / 3
+        # Under add/remove the number of records is one more answer.
         each = third / (len(sizes) if self.neighbouring is REPLACE_ONE else len(sizes) + 1)
         n_records = curator.total(each)
         singles = [curator.measure((j,), each) for j in range(len(sizes))]
@@ -79,9 +80,11 @@ class MST(ZcdpSynthesizer):
         left, candidates = budget - third, self._workload(len(sizes))
         while len(candidates) > len(set(part_of)) - 1:  # not all of them are needed
             expected = [n_records * np.outer(shares[i], shares[j]) for i, j in candidates]
+            # A tree has one edge less than it has attributes, so the third is cut into that many parts.
             i, j = candidates[curator.choose_farthest(candidates, expected, third / (len(sizes) - 1))]
             edges.append((i, j))
             left -= third / (len(sizes) - 1)
+            # The two trees that the edge joins become one; an edge inside it would close a circle.
             part_of = [part_of[i] if part == part_of[j] else part for part in part_of]
             candidates = [(a, b) for a, b in candidates if part_of[a] != part_of[b]]
         edges += candidates
@@ -130,6 +133,7 @@ def fit_tree(
     [[0.75, 0.25], [[0.67, 0.33], [0.0, 1.0]]]
     """
     least = min(measured.scale for measured in measurements)
+    # Weights are inverse variances, relative to the most exact answer.
     targets = [(m.attributes, m.counts / n_records, (least / m.scale) ** 2) for m in measurements]
     sizes = {m.attributes[0]: len(m.counts) for m in measurements}
     logits = [np.zeros([sizes[j] for j in (*parents, child)]) for child, parents in network]
@@ -149,6 +153,7 @@ def fit_tree(
         ]
         next_tables, after = _law(network, moved)
         expected = sum(np.sum(slope * (marginals[at] - after[at])) for at, slope in slopes.items())
+        # A step is kept if the loss falls by half of what the slopes promise; steps grow a little after each success.
         if loss - (lower := loss_of(after)) >= expected / 2:
             logits, tables, marginals, loss = moved, next_tables, after, lower
             step *= 1.1
@@ -164,6 +169,7 @@ def _law(network: Sequence[Edge], logits: Sequence[NDArray]) -> tuple[list[NDArr
     for (child, parents), part in reversed(list(zip(network, logits, strict=True))):
         # From the leaves to the root: each passes on what it sums up to.
         whole = part + into[child]
+        # Sums of exponentials in logarithms, so that none overflows.
         highest = whole.max(axis=-1, keepdims=True)
         table = np.exp(whole - highest)
         sums = table.sum(axis=-1, keepdims=True)
@@ -185,6 +191,7 @@ def _rooted(edges: Sequence[Attributes], root: int) -> tuple[Edge, ...]:
     """The tree as attributes with their parents, from the root on."""
     network: list[Edge] = [(root, ())]
     for parent, _ in network:  # grows while it is read
+        # i + j - parent is the other end of an edge.
         near = sorted(i + j - parent for i, j in edges if parent in (i, j))
         network += [(child, (parent,)) for child in near if child not in {placed for placed, _ in network}]
     return tuple(network)

@@ -36,6 +36,7 @@ class _Residual(nn.Module):
     def forward(self, noise: Tensor) -> Tensor:
         """Outputs (n, n_outputs) for noise vectors (n, n_noise)."""
         *layers, last = self.layers
+        # No outputs yet: columns are added in front, layer by layer.
         hidden = noise[:, :0]
         for layer, norm in zip(layers, self.norms, strict=True):
             hidden = torch.cat([torch.relu(norm(_apply(layer, noise, hidden))), hidden], dim=1)
@@ -92,6 +93,7 @@ class NetworkFit(MixtureFit):
         self._adam.param_groups[0]["lr"] = rate
         self._adam.zero_grad()
         with _faster():
+            # Backpropagation starts at the outputs: the gradient by them comes from the mixture's loss.
             self._outputs.backward(torch.from_numpy(gradient[:-1]).to(self._outputs))  # without that of the weights
             self._adam.step()
 

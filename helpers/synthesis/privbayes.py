@@ -19,7 +19,7 @@ from helpers.synthesis.curator import LARGEST_MARGINAL, Attributes, Curator
 from helpers.validation import check_integer, integer
 
 _STRUCTURE_SHARE = 0.3  # of the budget, for the choice of parents
-_USEFULNESS = 4.0  # as published: a table's mean count is at least so many times the scale of its noise
+_USEFULNESS = 4.0  # as published: a table's mean count is at least four times the scale of its noise
 
 Edge = tuple[int, Attributes]
 """An attribute and its parents."""
@@ -92,6 +92,7 @@ class BayesianNetwork(NamedTuple):
             if child in given:
                 codes[:, child] = given[child]
             else:
+                # Inverse distribution function, with the row of the table that the parents' codes name.
                 steps = np.cumsum(table, axis=-1)[tuple(codes[:, j] for j in parents)][..., :-1]
                 codes[:, child] = (rng.uniform(size=(n, 1)) >= steps).sum(axis=1)
         return codes
@@ -125,8 +126,8 @@ class PrivBayes(Synthesizer):
     The choice of each further attribute with its parents, among all sets of parents that cannot grow, is an exponential
     mechanism; all choices get the same part of the structure's budget, and one without alternatives, or where no parent
     fits, costs nothing. Three tenths of the budget are for choices; the tables get the rest, and what no choice needed.
-    A table may have so many cells that its mean count is four times the scale of its noise, or more. Tables that are
-    part of another are summed out of it instead of measured.
+    A table's number of cells is limited so that its mean count is at least four times the scale of its noise. Tables
+    that are part of another are summed out of it instead of measured.
 
     Proof: in the literature (basic composition; the sensitivity of mutual information); counts are enumerated in
     `tests/test_synthesis_curator.py`.
@@ -152,9 +153,12 @@ class PrivBayes(Synthesizer):
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         for_structure = _STRUCTURE_SHARE * budget
         n = curator.ledger.n_records()
+        # With u = 4: a table of c cells has the mean count n / c, and noise of scale 2 m / budget if m tables share the
+        # budget. So n / c >= u * 2 m / budget bounds c.
         limit = n * (budget - for_structure) / (2 * len(sizes) * _USEFULNESS)
         network, spent = self._choose_network(curator, sizes, for_structure, n, min(limit, LARGEST_MARGINAL))
         needed = [tuple(sorted((child, *parents))) for child, parents in network]
+        # A table inside another one is summed out of it, which costs nothing.
         largest = [one for one in dict.fromkeys(needed) if not any(set(one) < set(other) for other in needed)]
         noisy = [curator.measure(attributes, (budget - spent) / len(largest)) for attributes in largest]
         tables = []
@@ -179,6 +183,7 @@ class PrivBayes(Synthesizer):
                 if child not in chosen
                 for parents in _parent_sets(child, chosen, sizes, self.degree, limit)
             ]
+            # Nothing to choose: a choice would cost budget and say nothing.
             if len(edges) == 1 or not any(parents for _, parents in edges):
                 network.append(edges[0])
                 continue
@@ -187,6 +192,7 @@ class PrivBayes(Synthesizer):
                 tables = [(tuple(sorted((child, *parents))), (*parents, child)) for child, parents in edges]
                 return np.array([mutual_information(_marginal(counts(at), at, wanted)) for at, wanted in tables])
 
+            # The smaller sensitivity holds where one side has two values, and must hold for every candidate.
             binary = all(min(sizes[c], math.prod(sizes[j] for j in parents)) <= 2 for c, parents in edges)
             sensitivity = mutual_information_sensitivity(n, binary=binary)
             # Nothing can change where there is one record; any sensitivity will do then.

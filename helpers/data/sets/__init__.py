@@ -68,7 +68,7 @@ class Card:
 
     @property
     def ratio(self) -> float:
-        """As `Dataset.imbalance_ratio`."""
+        """n0/n1 for two classes, else largest over smallest class (`Dataset.imbalance_ratio`)."""
         return imbalance_ratio(self.counts)
 
 
