@@ -25,7 +25,7 @@ from helpers.erm import partitions
 from helpers.erm.calibration import class_weights
 from helpers.erm.losses import LOGISTIC, Loss, Softmax, huber, zero_sum_basis
 from helpers.erm.norms import check_blocks, simplex_rows, surface_rows
-from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
+from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import MarginSums, Risk, Rows, SoftmaxSums, Table, blocks_of, factored_rows
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
@@ -75,13 +75,6 @@ class Records(NamedTuple):
         if isinstance(self.rows, Table):
             return (self.rows.shape, self.rows.fingerprint())
         return tuple(part for part in (self.rows, self.codes, self.multiplicity) if part is not None)
-
-    def table(self) -> Table:
-        """The rows as a table, which they may be already."""
-        if isinstance(self.rows, Table):
-            return self.rows
-        numbers = None if self.multiplicity is None else self.multiplicity.astype(float)
-        return Table(list(blocks_of([self.rows], self.codes, numbers)), self.rows.shape)
 
 
 def class_weight_among(*names: str | None) -> Check:
@@ -203,8 +196,13 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         """Checked data as rows and codes; sets `classes_` and `n_features_in_`."""
         # A number of records that is given need not be that of the rows, which can then be private and 0.
         fewest = 1 if self.n_records is None else 0
-        if self._takes_parts:
-            X, y = admitted(self, X, y, fewest=fewest)
+        # A plain array, by far the most frequent, needs no second look.
+        in_parts = False
+        if self._takes_parts and type(X) is not np.ndarray:
+            X = gathered(X)
+            in_parts = is_partitioned(X)
+        if in_parts:
+            self.n_features_in_ = X.shape[1]
         else:
             X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         if self.bounds is not None:
@@ -220,7 +218,7 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
                 raise ValueError(f"multiplicity must add up to at most {_LARGEST_TABLE:.0e}, got {total:.0e}")
             multiplicity = multiplicity.astype(np.int64)
         self.classes_ = np.unique(self.classes)
-        if is_partitioned(X) or (self._rows_in_ball and X.size > partitions.FEW):
+        if in_parts or (self._rows_in_ball and X.size > partitions.FEW):
             unfitted = clone(self)
             # The table makes rows of some records at a time by this copy's `_rows`, perhaps on a worker.
             unfitted.random_state = None  # the seed is no concern of a worker
@@ -297,7 +295,11 @@ class LinearClassifier(ScorePredictions, DeclaredParameters, ClassifierMixin, Ba
         else:
             sums = MarginSums(loss, weights)
         mean_weight = float(np.sum(records.sizes * (1.0 if weights is None else weights))) / n
-        risk = Risk(records.table(), sums, regularization, linear, n, mean_weight, float(self.radius))
+        rows = records.rows
+        if not isinstance(rows, Table):
+            numbers = None if records.multiplicity is None else records.multiplicity.astype(float)
+            rows = Table(list(blocks_of([rows], records.codes, numbers)), rows.shape)
+        risk = Risk(rows, sums, regularization, linear, n, mean_weight, float(self.radius))
         return risk.minimiser(distance).beta
 
     def _store(self, beta: NDArray) -> None:

@@ -39,11 +39,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from helpers.data.domain import Domain
 from helpers.erm.marginals import RankFeatures, noisy_marginals
-from helpers.erm.partitions import admitted, is_dask, is_partitioned, table
-from helpers.erm.risk import Rows
+from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
+from helpers.erm.risk import Block, Rows, Table
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, PrivateMixin, gaussian_mu
-from helpers.validation import Check, any_value, choice, real
+from helpers.validation import Check, any_value, choice, label_codes, real, validate_records
 
 _N_BINS = 32
 # Least q under replace-one. Noise on the means grows with q, and t does not depend on it. But k^2, at most
@@ -181,14 +181,26 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self._check_parameters()
         dtype = None if isinstance(self.domain, Domain) else np.float64
         fewest = 1 if self.neighbouring is REPLACE_ONE else 0
-        X, y = admitted(self, X, y, dtype=dtype, fewest=fewest)
+        # A plain array, by far the most frequent, needs no second look.
+        in_parts = False
+        if type(X) is not np.ndarray:
+            X = gathered(X)
+            in_parts = is_partitioned(X)
+        if in_parts:
+            self.n_features_in_ = X.shape[1]
+        else:
+            X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         domain = self._public_domain(X.shape[1])
-        # Elsewhere a record that the domain does not allow is found by the first query, which then releases nothing.
-        make = partial(_allowed_rows, domain) if is_dask(X) else Rows
-        records = table(X, y, domain.classes, make=make, fewest=fewest)
-        key: tuple = (X, y)
-        if is_partitioned(X):
-            key = () if self.random_state is None else (records.shape, records.fingerprint())
+        # A record that the domain does not allow is found by the first query, which then releases nothing; but on a
+        # worker it must not raise, and is looked for beforehand.
+        if in_parts:
+            make = partial(_allowed_rows, domain) if is_dask(X) else Rows
+            records = table(X, y, domain.classes, make=make, fewest=fewest)
+            key: tuple = () if self.random_state is None else (records.shape, records.fingerprint())
+        else:
+            codes = label_codes(y, np.array(domain.classes))
+            sizes = np.bincount(codes, minlength=len(domain.classes))
+            records, key = Table([Block(Rows(X), codes)], X.shape, sizes), (X, y)
         ledger = Ledger(records, self.neighbouring, self._noise_generator(*key))
         ledger.assume(*records.assumes)
         self._learn(domain, ledger)

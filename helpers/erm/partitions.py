@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from helpers.erm.risk import Block, Rows, Table, blocks_of, joined
-from helpers.validation import check_integer, label_codes, validate_records
+from helpers.validation import check_integer, label_codes
 
 CURATOR = "Dask's scheduler, workers and network trusted: sums and samples of records reach the curator without noise"
 FEW = 1 << 18  # entries of a table that is written out as rows
@@ -167,18 +167,6 @@ def gathered(X: Any) -> Any:
     return np.concatenate([np.empty((0, X.shape[1])), *map(_numbers, _checked_chunks(X).read())])
 
 
-def admitted(estimator: Any, X: Any, y: Any, *, fewest: int, dtype: Any = np.float64) -> tuple[Any, Any]:
-    """X and y as `table` takes them: parts as they are, an array checked to have `fewest` records of `dtype`.
-
-    Sets the estimator's `n_features_in_`. Raises ValueError as `gathered` and `validate_records` do.
-    """
-    X = gathered(X)
-    if not is_partitioned(X):
-        return validate_records(estimator, X, y, dtype=dtype, ensure_min_samples=fewest)
-    estimator.n_features_in_ = X.shape[1]
-    return X, y
-
-
 def table(
     X: Any,
     y: Any,
@@ -230,9 +218,7 @@ def _table_here(X, y, classes, multiplicity, make) -> Table:
     shape = (len(codes), make(np.empty((0, X.shape[1]))).width)
     sizes = _sizes(codes, multiplicity, len(classes))
     if isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        # Where rows are the records themselves, those who ask cut them by what they make of them.
-        blocks = [Block(Rows(X), codes, weights)] if make is Rows else list(blocks_of([X], codes, weights, make))
-        return Table(blocks, shape, sizes)
+        return Table(list(blocks_of([X], codes, weights, make)), shape, sizes)
     return Table(_Stream(_checked_chunks(X), codes, weights, make), shape, sizes, keeps=False)
 
 

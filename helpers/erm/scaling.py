@@ -195,7 +195,10 @@ class ScaledLinearClassifier(PrivateLinearClassifier):
         if self._scale_share:
 
             def squares(records):
-                return (np.zeros(d) + records.table().total(_squares, d)) * len(lengths)
+                rows = records.rows
+                if not isinstance(rows, Table):
+                    rows = Table([Block(Rows(rows))], rows.shape)
+                return (np.zeros(d) + rows.total(_squares, d)) * len(lengths)
 
             size = math.sqrt(d)  # each record adds a vector of [0, 1]^d
             noisy = ledger.gaussian(squares, size, multiplier)

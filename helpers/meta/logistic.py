@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from dp_accounting import NeighboringRelation
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from helpers.erm import LOGISTIC, ObjectivePerturbationClassifier, Softmax, default_regularization, fixed_weights
-from helpers.erm.partitions import admitted, count_records
+from helpers.erm.partitions import count_records, gathered, is_partitioned
 from helpers.meta.learners import fit_learner
 from helpers.predictions import ModelPredictions
 from helpers.privacy import REPLACE_ONE, PrivateMixin, child_state
-from helpers.validation import any_value, check_choice
+from helpers.validation import any_value, check_choice, validate_records
 
 
 @dataclass(eq=False, repr=False)
@@ -119,8 +120,12 @@ class PrivateLogisticRegression(PrivateMixin, ModelPredictions, ClassifierMixin,
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to X (n, d) and labels y (n,), which memory need not hold (`helpers.erm.partitions`); returns self."""
         self._check_parameters()
-        # No rows are refused where their number is public.
-        X, y = admitted(self, X, y, fewest=1 if self.n_records is None else 0)
+        X = gathered(X)
+        if is_partitioned(X):
+            self.n_features_in_ = X.shape[1]
+        else:
+            fewest = 1 if self.n_records is None else 0  # no rows are refused where their number is public
+            X, y = validate_records(self, X, y, dtype=np.float64, ensure_min_samples=fewest)
         # No noise is drawn here: the learner keys its own by the records.
         learner = self._learner().set_params(random_state=child_state(self.random_state, self._noise_generator()))
         if self.regularization == "auto":
