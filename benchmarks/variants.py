@@ -115,7 +115,7 @@ def two_passes(share: float) -> Callable:
         spread = (1 + (relation is REPLACE_ONE)) / (gaussian_mu(epsilon, split.delta) * math.sqrt(share))
         left = rows.T @ (split.y - model.predict_proba(split.X)[:, 1])
         left = (left + _noise(split, "pass").normal(0, spread, len(left))) / len(rows)
-        second, noise = model.released.second / len(rows), model.released.spread_second / len(rows)
+        second, noise = model.released.second / len(rows), model.released.noise_scale_second / len(rows)
         values, vectors = moments._cleaned(second, noise)
         signal = max(left @ left - len(left) * (spread / len(rows)) ** 2, (spread / len(rows)) ** 2)
         ridge = moments._RIDGE * (spread / len(rows)) ** 2 / signal

@@ -225,13 +225,13 @@ def private_second_moments(
 
     if delta > 0:
         multiplier = gaussian_multiplier(epsilon, delta)
-        noisy, spread = ledger.gaussian(squares, math.sqrt(d), multiplier), math.sqrt(d) * multiplier
+        noisy, noise_scale = ledger.gaussian(squares, math.sqrt(d), multiplier), math.sqrt(d) * multiplier
         source = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
     else:
-        noisy, spread = ledger.laplace(squares, float(d), epsilon), math.sqrt(2) * d / epsilon
+        noisy, noise_scale = ledger.laplace(squares, float(d), epsilon), math.sqrt(2) * d / epsilon
         source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, Proposition 1)"
     ledger.assume("feature bounds public", "number that divides the sums public")
-    return Release(floored(noisy, n_records, spread), ledger.guarantee(epsilon, delta, source=source))
+    return Release(floored(noisy, n_records, noise_scale), ledger.guarantee(epsilon, delta, source=source))
 
 
 def _descended(problem, algorithm, scale, setting, epsilon, seed):

@@ -189,12 +189,12 @@ def test_the_noise_on_the_counts_has_its_law(relation):
     rng = np.random.default_rng(1)
     X, y = rng.uniform(-1, 1, (50, 2)), np.repeat([0, 1], 25)
     fits = [PrivateMomentClassifier(1.0, 1e-5, neighbouring=relation, random_state=i).fit(X, y) for i in range(200)]
-    errors = [(model.marginals_.counts[1] - 25) / model.marginals_.spread for model in fits]
+    errors = [(model.marginals_.counts[1] - 25) / model.marginals_.noise_scale for model in fits]
     assert stats.kstest(errors, "norm").pvalue > 1e-3
     first = math.sqrt(0.15) * gaussian_mu(1.0, 1e-5)
     weight = math.sqrt(0.2 if relation is ADD_REMOVE else 0.1)
     expected = 1 / (first * weight) * (1 if relation is ADD_REMOVE else math.sqrt(0.5))
-    assert fits[0].marginals_.spread == pytest.approx(expected)
+    assert fits[0].marginals_.noise_scale == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -210,7 +210,7 @@ def test_the_noise_on_the_marginals_is_as_stated(monkeypatch, relation):
     found = [noisy_marginals(Ledger(none, relation, rng), domain, 1.3) for _ in range(4000)]
     spread = marginals_sensitivity(domain, relation) / 1.3
     assert np.std(heights, axis=0) == pytest.approx(np.full(10, spread), rel=0.07)
-    assert np.std([one.counts for one in found], axis=0) == pytest.approx(np.full(2, found[0].spread), rel=0.07)
+    assert np.std([one.counts for one in found], axis=0) == pytest.approx(np.full(2, found[0].noise_scale), rel=0.07)
 
 
 def test_a_published_object_does_not_tell_its_seed():
@@ -313,8 +313,8 @@ def test_the_noise_on_the_moments_is_as_stated(relation):
     second, means, counts = (np.array([getattr(one, name) for one in found]) for name in ("second", "means", "counts"))
     assert np.array_equal(second, second.transpose(0, 2, 1))
     assert second.std(axis=0) == pytest.approx(t * (np.eye(3) + (1 - np.eye(3)) / math.sqrt(2)), rel=0.07)
-    assert means.std(axis=0) == pytest.approx(found[0].spread, rel=0.07)
-    assert counts.std(axis=0) == pytest.approx(found[0].spread / k, rel=0.07)
+    assert means.std(axis=0) == pytest.approx(found[0].noise_scale, rel=0.07)
+    assert counts.std(axis=0) == pytest.approx(found[0].noise_scale / k, rel=0.07)
     numbers = [second[:, 0, 0], second[:, 0, 1], second[:, 1, 2], means[:, 0, 0], means[:, 0, 1], counts[:, 0]]
     assert abs(np.corrcoef(numbers) - np.eye(6)).max() < 0.1
 
@@ -332,7 +332,7 @@ def test_shapes_add_up_to_the_log_odds_and_show_their_noise():
     assert first[0].name == "a"
     assert first[0].log_odds[2, -1] > first[0].log_odds[2, 0]
     seen = np.std([shape.log_odds[0, 4] / np.linalg.norm(shape.log_odds[0]) for shape in first])
-    stated = np.mean([shape.spread[0, 4] / np.linalg.norm(shape.log_odds[0]) for shape in first])
+    stated = np.mean([shape.noise_scale[0, 4] / np.linalg.norm(shape.log_odds[0]) for shape in first])
     assert 0.3 < seen / stated < 3
 
 

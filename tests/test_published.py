@@ -459,7 +459,7 @@ def test_what_is_expected_is_recorded_for_both_relations():
 def test_a_count_that_may_be_noise_alone_is_said_to_be_so(no_results):
     few = PublishedClassifier.fit(table(400, share=0.0), SCHEMA, epsilon=0.1)
     [said] = re.findall(r"<li>yes: .*?</li>", render(few))
-    hidden = few.model.marginals_.counts[1] < 1.96 * few.model.marginals_.spread
+    hidden = few.model.marginals_.counts[1] < 1.96 * few.model.marginals_.noise_scale
     assert ("the noise may be all of it" in said) == hidden
 
 
@@ -474,7 +474,7 @@ def test_shapes_are_drawn_with_the_noise_of_the_fit(classifier):
     [line] = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 8]
     assert np.array_equal(line.get_ydata(), shapes["age"].log_odds[0])
     band = figure.axes[0].collections[0].get_paths()[0].vertices
-    spread = 1.96 * shapes["age"].spread[0]
+    spread = 1.96 * shapes["age"].noise_scale[0]
     assert np.isclose(band[:, 1].max(), (shapes["age"].log_odds[0] + spread).max())
     assert np.isclose(band[:, 1].min(), (shapes["age"].log_odds[0] - spread).min())
     assert len(plot_shapes(classifier.model, most=2).axes) == 2

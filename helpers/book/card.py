@@ -47,7 +47,7 @@ def render(classifier: PublishedClassifier) -> str:
     schema, guarantee, marginals = classifier.schema, classifier.guarantee, classifier.model.marginals_
     is_public = guarantee.neighbouring is REPLACE_ONE
     relation = "replace-one" if is_public else "add/remove"
-    count, reach = float(marginals.counts[-1]), _BAR * marginals.spread
+    count, reach = float(marginals.counts[-1]), _BAR * marginals.noise_scale
     texts = {
         "label": schema.label,
         "records": f"{marginals.n_records:,.0f}",

@@ -77,14 +77,14 @@ def _draw(axes, shape: Shape, names: Sequence[str]) -> None:
     axes.axhline(0, color="black", linewidth=0.8)
     is_ordered = np.issubdtype(shape.places.dtype, np.number)
     places = shape.places if is_ordered else np.arange(len(shape.places))
-    for name, heights, spread in zip(names, shape.log_odds, shape.spread, strict=True):
+    for name, heights, noise_scale in zip(names, shape.log_odds, shape.noise_scale, strict=True):
         if is_ordered and len(places) >= _LINE_FROM:
             [line] = axes.plot(places, heights, label=_plain(name))
             axes.fill_between(
-                places, heights - _BAR * spread, heights + _BAR * spread, alpha=0.2, color=line.get_color()
+                places, heights - _BAR * noise_scale, heights + _BAR * noise_scale, alpha=0.2, color=line.get_color()
             )
         else:
-            axes.errorbar(places, heights, _BAR * spread, fmt="o", capsize=3, label=_plain(name))
+            axes.errorbar(places, heights, _BAR * noise_scale, fmt="o", capsize=3, label=_plain(name))
     if not is_ordered:
         # Every `step`-th name, so that no more than fit stand under the axis.
         step = -(-len(places) // _MOST_NAMES)

@@ -41,7 +41,7 @@ class Marginals(NamedTuple):
         Shares of the classes, each of at least two records.
     n_records : float
         The number of records, at least 1: the public one, or a noisy one under add/remove.
-    spread : float
+    noise_scale : float
         Standard deviation of the noise on one of `counts`.
     """
 
@@ -49,7 +49,7 @@ class Marginals(NamedTuple):
     counts: NDArray[np.float64]
     priors: NDArray[np.float64]
     n_records: float
-    spread: float
+    noise_scale: float
 
 
 def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> float:
@@ -102,9 +102,9 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
         return answers
 
     counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
-    counts, spread = counts / weight, sensitivity / mu
+    counts, noise_scale = counts / weight, sensitivity / mu
     noisy = [[answers.pop(0) for _ in range(depth or 1)] for depth in levels]
-    on_count = spread / weight
+    on_count = noise_scale / weight
     if replaced:
         n_records = float(ledger.n_records())
         # The sum is public, so its noise is taken off the counts in equal parts: each keeps 1 - 1/K of its variance.
@@ -113,7 +113,7 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     else:
         n_records = max(float(counts.sum()), 1.0)
     sizes = np.maximum(counts, _LEAST)
-    cells = denoised(domain, noisy, n_records, spread)
+    cells = denoised(domain, noisy, n_records, noise_scale)
     return Marginals(cells, counts, sizes / sizes.sum(), n_records, on_count)
 
 
@@ -207,7 +207,9 @@ def node_sums(table: NDArray) -> list[NDArray[np.float64]]:
     return sums
 
 
-def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, spread: float) -> list[NDArray[np.float64]]:
+def denoised(
+    domain: Domain, noisy: list[list[NDArray]], n_records: float, noise_scale: float
+) -> list[NDArray[np.float64]]:
     """Shares of the cells from noisy differences and noisy histograms."""
     cells, nodes, flat = {}, {}, {}
     for j, attribute in enumerate(domain.attributes):
@@ -215,7 +217,7 @@ def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, sprea
             nodes[j] = np.array([n_records])
         else:
             flat[j] = np.full(attribute.size, n_records / attribute.size)
-    kept = _shrunk({j: noisy[j][0] - even for j, even in flat.items()}, flat, spread)
+    kept = _shrunk({j: noisy[j][0] - even for j, even in flat.items()}, flat, noise_scale)
     for j, even in flat.items():
         counts = np.maximum(even + kept[j], 0.0)
         cells[j] = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
@@ -224,7 +226,7 @@ def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, sprea
         deep = {j: sizes for j, sizes in nodes.items() if depth < len(noisy[j])}
         halves = {j: widths[j][depth + 1].reshape(-1, 2).T for j in deep}
         evenly = {j: deep[j] * (left - right) / np.maximum(left + right, 1) for j, (left, right) in halves.items()}
-        kept = _shrunk({j: noisy[j][depth] - evenly[j] for j in deep}, deep, spread)
+        kept = _shrunk({j: noisy[j][depth] - evenly[j] for j in deep}, deep, noise_scale)
         for j, size in deep.items():
             # Neither half of a node holds fewer than no records.
             difference = np.clip(evenly[j] + kept[j], -size, size)
@@ -234,12 +236,14 @@ def denoised(domain: Domain, noisy: list[list[NDArray]], n_records: float, sprea
     return [cells[j] for j in range(len(noisy))]
 
 
-def _shrunk(deviations: dict[int, NDArray], sizes: dict[int, NDArray], spread: float) -> dict[int, NDArray[np.float64]]:
+def _shrunk(
+    deviations: dict[int, NDArray], sizes: dict[int, NDArray], noise_scale: float
+) -> dict[int, NDArray[np.float64]]:
     """Noisy deviations, each shrunk towards 0 by a normal prior whose standard deviation is a share of its size.
 
     The share is common to all of them and estimated: their squares less those of the noise, over the squared sizes.
     """
-    signal = sum(float(d @ d) - len(d) * spread**2 for d in deviations.values())
+    signal = sum(float(d @ d) - len(d) * noise_scale**2 for d in deviations.values())
     square = sum(float(size @ size) for size in sizes.values())
     share = max(signal, 0.0) / square if square > 0 else 0.0
-    return {j: d * (share * sizes[j] ** 2 / (share * sizes[j] ** 2 + spread**2)) for j, d in deviations.items()}
+    return {j: d * (share * sizes[j] ** 2 / (share * sizes[j] ** 2 + noise_scale**2)) for j, d in deviations.items()}

@@ -69,14 +69,14 @@ class Shape(NamedTuple):
         Middles of the cells of an ordered attribute, or levels.
     log_odds : ndarray (1, size) or (K, size)
         Centred under the private marginal; of the second class, or of each of more than two.
-    spread : ndarray of the same shape
+    noise_scale : ndarray of the same shape
         Standard deviation of `log_odds` from the noise on the class means; not from the choice of records.
     """
 
     name: str
     places: NDArray
     log_odds: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    noise_scale: NDArray[np.float64]
 
 
 class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEstimator):
@@ -267,24 +267,24 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
     def _solve(self, moments: "_Moments") -> None:
         """Set the coefficients, what places the threshold, and the shapes, from what was released alone."""
         first, n_records, n_classes = self.marginals_, self.marginals_.n_records, len(self.classes_)
-        values, vectors = _cleaned(moments.second / n_records, moments.spread_second / n_records)
+        values, vectors = _cleaned(moments.second / n_records, moments.noise_scale_second / n_records)
         found = []
         for k in [1] if n_classes == 2 else range(n_classes):
             # The share of the class from its two noisy counts, weighted by their precision.
             counts = np.array([first.counts[k], n_records * first.priors[k] + moments.counts[k]])
-            precision = np.array([first.spread, moments.spread_count]) ** -2.0
+            precision = np.array([first.noise_scale, moments.noise_scale_count]) ** -2.0
             least = 2 / max(n_records, 5.0)
             share = float(np.clip(counts @ precision / precision.sum() / n_records, least, 1 - least))
-            mean, spread = moments.means[k] / n_records, moments.spread / n_records
+            mean, noise_scale = moments.means[k] / n_records, moments.noise_scale / n_records
             # The squared length of the noise is `noise` in expectation, with standard deviation noise * sqrt(2 / D).
             # That of the signal is the mean's less the noise's, and not below half that standard deviation.
-            noise = len(mean) * spread**2
+            noise = len(mean) * noise_scale**2
             signal = max(mean @ mean - noise, noise * math.sqrt(0.5 / len(mean)))
-            inverse = 1 / (values + _RIDGE * spread**2 / signal)
+            inverse = 1 / (values + _RIDGE * noise_scale**2 / signal)
             coef = vectors @ (inverse * (vectors.T @ mean))
             variance = float((vectors.T @ coef) ** 2 @ values)
             # Difference of the class means of the score, less what the noise in the coefficients adds to it.
-            gap = (mean @ coef - spread**2 * inverse.sum()) / (share * (1 - share))
+            gap = (mean @ coef - noise_scale**2 * inverse.sum()) / (share * (1 - share))
             nearest, farthest = (factor * math.sqrt(variance) for factor in _GAPS)
             gap = float(np.clip(gap, nearest, farthest))
             # Log-odds of two normal laws of one variance: gap over the variance within the classes, which is the whole
@@ -292,17 +292,17 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             slope = gap / max(variance - share * (1 - share) * gap**2, _WITHIN * variance)
             # The mean of all scores is 0, since features are centred: so gap * (0.5 - share) lies half-way between the
             # class means.
-            found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * spread * inverse))
-        coefs, intercepts, shares, spreads = zip(*found, strict=True)
+            found.append((slope * coef, -slope * gap * (0.5 - share), share, slope * noise_scale * inverse))
+        coefs, intercepts, shares, noise_scales = zip(*found, strict=True)
         self.coef_, self.intercept_, self.priors_ = np.array(coefs), np.array(intercepts), np.array(shares)
         self.shapes_: list[Shape] = []
         start = 0
         features = self.features_
         for attribute, curve, places in zip(features.domain.attributes, features.tables, features.places, strict=True):
             stop = start + curve.shape[1]
-            # The coefficients are `vectors` times numbers with the noise's `spreads`.
+            # The coefficients are `vectors` times numbers with the noise's `noise_scales`.
             on_values = curve @ vectors[start:stop]
-            blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in spreads])
+            blur = np.array([np.sqrt((on_values * one) ** 2 @ np.ones(len(one))) for one in noise_scales])
             self.shapes_.append(Shape(attribute.name, places, self.coef_[:, start:stop] @ curve.T, blur))
             start = stop
 
@@ -313,19 +313,19 @@ class _Moments(NamedTuple):
     Attributes
     ----------
     means : ndarray (K, D)
-        Sums of (indicator of the class less its share) times row, noisy with standard deviation `spread`.
+        Sums of (indicator of the class less its share) times row, noisy with standard deviation `noise_scale`.
     counts : ndarray (K,)
-        Sums of (indicator less share), noisy with standard deviation `spread_count`.
+        Sums of (indicator less share), noisy with standard deviation `noise_scale_count`.
     second : ndarray (D, D)
-        Symmetric; noise of standard deviation `spread_second` on the diagonal, and 1/sqrt 2 of it elsewhere.
+        Symmetric; noise of standard deviation `noise_scale_second` on the diagonal, and 1/sqrt 2 of it elsewhere.
     """
 
     means: NDArray[np.float64]
     counts: NDArray[np.float64]
     second: NDArray[np.float64]
-    spread: float
-    spread_count: float
-    spread_second: float
+    noise_scale: float
+    noise_scale_count: float
+    noise_scale_second: float
 
 
 def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation) -> tuple[float, float, float]:
@@ -401,7 +401,7 @@ def _clipped(features, X):
         yield rows / np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1.0)[:, None]
 
 
-def _cleaned(second, spread):
+def _cleaned(second, noise_scale):
     """Eigenvalues (D,) and eigenvectors of noisy second moments of rows of length at most 1.
 
     An eigenvalue outside what noise alone would give is smaller than it looks, to first order by the noise's variance
@@ -409,9 +409,9 @@ def _cleaned(second, spread):
     """
     values, vectors = np.linalg.eigh(second)
     size = len(values)
-    # Symmetric noise of this kind alone has its largest eigenvalue near sqrt(2 D) spread; 5 % more is a margin.
-    clear = values > 1.05 * math.sqrt(2 * size) * spread
-    levelled = np.where(clear, values - size * spread**2 / 2 / np.where(clear, values, 1.0), 0.0)
+    # Symmetric noise of this kind alone has its largest eigenvalue near sqrt(2 D) noise_scale; 5 % more is a margin.
+    clear = values > 1.05 * math.sqrt(2 * size) * noise_scale
+    levelled = np.where(clear, values - size * noise_scale**2 / 2 / np.where(clear, values, 1.0), 0.0)
     if not clear.all():
         levelled[~clear] = max(1 - levelled.sum(), 0.0) / (~clear).sum()
     return np.maximum(levelled, 1e-12), vectors

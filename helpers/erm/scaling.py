@@ -54,9 +54,9 @@ def per_feature(name: str, value: Any, low: float, high: float, n_features: int)
     return np.broadcast_to(found, n_features)
 
 
-def floored(noisy: NDArray, n_records: int, spread: float) -> NDArray[np.float64]:
-    """Mean squares (d,) from noisy sums (d,), between 2 spread / n and 1; `spread` is the noise's deviation."""
-    return np.minimum(np.maximum(noisy, _FLOOR * spread) / n_records, 1.0)
+def floored(noisy: NDArray, n_records: int, noise_scale: float) -> NDArray[np.float64]:
+    """Mean squares (d,) from noisy sums (d,), each at least twice the standard deviation of its noise, and at most 1."""
+    return np.minimum(np.maximum(noisy, _FLOOR * noise_scale) / n_records, 1.0)
 
 
 class Frame(NamedTuple):
