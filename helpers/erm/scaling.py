@@ -55,7 +55,7 @@ def per_feature(name: str, value: Any, low: float, high: float, n_features: int)
 
 
 def floored(noisy: NDArray, n_records: int, noise_scale: float) -> NDArray[np.float64]:
-    """Mean squares (d,) from noisy sums (d,), each at least twice the standard deviation of its noise, and at most 1."""
+    """Mean squares (d,) from noisy sums (d,), each at least twice the scale of its noise, and at most 1."""
     return np.minimum(np.maximum(noisy, _FLOOR * noise_scale) / n_records, 1.0)
 
 
