@@ -24,6 +24,11 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
               "--disable-component-update", "--disable-sync"]  # fmt: skip
 
+# Two processes share the cores already, and threads of linear algebra that wait for each other cost as much as those
+# that compute: with one thread some chapters take a third of the CPU seconds. Set before numpy is loaded, and inherited
+# by kernels and workers.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Of each property 50 examples are tried here and 400 in the weekly run (`--hypothesis-profile=weekly`). A test that
 # sets a number of its own says why.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)

@@ -276,7 +276,7 @@ def test_libraries_are_found_through_the_package(project):
 # The book itself
 
 
-QUICK = ("mechanisms", "random-copies", "accounting", "threshold-bounds")
+QUICK = ("random-copies", "threshold-bounds")
 
 
 @pytest.mark.parametrize(
