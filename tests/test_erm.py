@@ -141,7 +141,7 @@ def test_labels_outside_the_public_set_are_refused(estimator):
         ("epsilon", 1e-11),
         ("radius", 1e101),
         ("regularization", 1e-18),
-        ("h", 1e-11),
+        ("h", 0.9e-4),
         ("fit_intercept", "no"),
         ("raise_regularization", "no"),
         ("random_state", np.random.default_rng(0)),

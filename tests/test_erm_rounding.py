@@ -155,7 +155,7 @@ def test_noise_of_any_length_leaves_a_result_in_reach():
     """The noise is drawn so long that doubles hold little else; the promise is about the shortened minimiser."""
     for longer in (1.0, 1e3, 1e9):
         rows, n, penalty = np.array([[0.6], [-0.8]]), 5, 1e-3
-        bound = risk.precision(erm.LOGISTIC, penalty, width=1, n_rows=2, mean_weight=0.4, longest=1.0, center=100.0)
+        bound = risk.precision(erm.LOGISTIC, penalty, width=1, mean_weight=0.4, longest=1.0, center=100.0)
         linear = np.array([penalty * 100.0 * longer])
         asked = max(bound.distance, 1e-9)
         found = erm.minimize(rows, erm.LOGISTIC, penalty, linear, distance=asked / 4, n_records=n).beta

@@ -415,3 +415,9 @@ def test_empty_and_unknown_compositions_are_refused():
 @pytest.mark.parametrize("method", COMPOSITION_METHODS)
 def test_nothing_plus_something_is_nothing(method):
     assert compose([Guarantee(math.inf, 0.0, ADD_REMOVE)] * 2, method, delta=0.1).epsilon == math.inf
+
+
+def test_an_event_with_lists_is_refused():
+    """Equal events are counted by their hash, in compositions and in bills."""
+    with pytest.raises(ValueError, match="tuples"):
+        Guarantee(1.0, 1e-5, ADD_REMOVE, ComposedDpEvent([GaussianDpEvent(8.0)]))

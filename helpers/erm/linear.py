@@ -94,7 +94,7 @@ def class_weight_among(*names: str | None) -> Check:
     return check
 
 
-LOSSES: dict[str, Check] = {"loss": choice("logistic", "huber"), "h": real(low=1e-10, high=1e10)}
+LOSSES: dict[str, Check] = {"loss": choice("logistic", "huber"), "h": real(low=1e-4, high=1e10)}
 """The parameters of `LinearClassifier._loss`, of classes that leave the choice to the user."""
 # The offset is reached by the coefficient offset / constant feature (`_anchor`). For a smaller constant feature that
 # coefficient is so large that a double cannot resolve the distance to the minimiser which the solver promises.
@@ -338,7 +338,7 @@ class ERMClassifier(LinearClassifier):
     loss : {"logistic", "huber"}
         "huber" (the smoothed SVM) has two classes and no probabilities.
     h : float
-        Half the width of the Huber loss's quadratic piece, in [1e-10, 1e10].
+        Half the width of the Huber loss's quadratic piece, in [1e-4, 1e10]: what the solver promises is tested there.
     class_weight : None, "balanced" or dict
         "balanced": `class_weights` of the data's counts, n_other/n with two classes, which is not scikit-learn's. A
         dict maps every label to a weight in [0, 1].

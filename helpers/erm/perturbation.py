@@ -258,7 +258,6 @@ class PerturbationClassifier(PrivateLinearClassifier):
             self._loss(),
             regularization,
             width=public.width,
-            n_rows=public.most,
             mean_weight=public.weighting.own * public.most / public.divisor,
             longest=self.radius,
             center=center,

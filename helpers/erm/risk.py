@@ -47,7 +47,7 @@ _TINY = np.finfo(float).tiny
 _UNIT = 2.0**-53  # largest relative error of one operation
 _ROUNDING = 2.0**-49  # 16 units in the last place: below it, a computed gradient is rounding error
 _STEEP, _FLAT = 0.9, 0.1  # share of the first slope that the line search leaves, at most before and after the minimum
-_MAX_ITERATIONS = 1000
+_MAX_ITERATIONS = 10_000
 _MAX_TRIALS = 200
 
 
@@ -682,7 +682,6 @@ def precision(
     regularization: float,
     *,
     width: int,
-    n_rows: int,
     mean_weight: float,
     longest: float,
     center: float,
@@ -722,8 +721,6 @@ def precision(
     regularization : float
     width : int
         Entries of a row.
-    n_rows : int
-        Bound on the number of rows.
     mean_weight, longest : float
         As in `Risk`, or bounds.
     center : float
@@ -732,9 +729,9 @@ def precision(
     Source: Higham 2002, Section 3.1, for sums and inner products.
 
     >>> from helpers.erm.losses import LOGISTIC
-    >>> found = precision(LOGISTIC, 1e-3, width=10, n_rows=1000, mean_weight=1.0, longest=1.0, center=100.0)
+    >>> found = precision(LOGISTIC, 1e-3, width=10, mean_weight=1.0, longest=1.0, center=100.0)
     >>> round(found.reach), f"{found.distance:.0e}"
-    (549, '2e-09')
+    (549, '1e-08')
     """
     classes = loss.n_classes if isinstance(loss, Softmax) else 1
     # S R kappa of the docstring, and a bound on l: log 2 for the logistic loss, 1 + h for the Huber loss, log K for
@@ -744,7 +741,7 @@ def precision(
     reach = center + min(math.sqrt(energy), pull / regularization)
     # A block's sum, in an order that only the library knows, has as many terms as the block has rows.
     longest_block = max(_ENTRIES // max(width - 1, 1), 1)
-    added = min(longest_block, n_rows) + 160 + 2 * classes
+    added = longest_block + 160 + 2 * classes
     fixed = added * pull + 4 * loss.curvature * loss.shift * mean_weight * longest
     growing = (width + classes + 8) * math.sqrt(classes) * loss.curvature * longest**2 * mean_weight
     # E + F B of the docstring.

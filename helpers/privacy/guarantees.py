@@ -95,6 +95,10 @@ class Guarantee:
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
         if not isinstance(self.event, dp_event.DpEvent | None):
             raise ValueError(f"event must be a DpEvent or None, got {self.event!r}")
+        try:  # equal events are counted, by their hash
+            hash(self.event)
+        except TypeError:
+            raise ValueError(f"event must have tuples where it has parts, got {self.event!r}") from None
         # A string is an iterable of strings too, one for each letter, and is never meant.
         assumes = () if isinstance(self.assumes, str) else tuple(self.assumes)
         if isinstance(self.assumes, str) or not all(isinstance(item, str) for item in assumes):
