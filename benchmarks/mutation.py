@@ -279,6 +279,10 @@ def _preload() -> None:
     others = ("dp_accounting.pld", "dp_accounting.rdp", "hypothesis", "imblearn", "matplotlib.pyplot", "pytest")
     for name in (*numerical, *others, "randomgen"):
         importlib.import_module(name)
+    # As in `tests/conftest.py`, which children leave out: no property fails by chance or because the machine is busy.
+    settings = importlib.import_module("hypothesis").settings
+    settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+    settings.load_profile("repeatable")
     gc.collect()
     gc.freeze()  # no child has to look through all of this again
 
