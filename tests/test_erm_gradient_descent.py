@@ -120,8 +120,15 @@ def test_the_sum_is_divided_by_how_many_are_expected(silent):
     assert np.mean(parts, axis=0) == pytest.approx(whole, abs=0.02)
 
 
-@pytest.mark.parametrize(("scale", "share"), [(None, 0.1), ("private", 0.05), ("private", 0.6)])
-@pytest.mark.parametrize("rate", [0.1, 0.5])
+# All pass through one calibration, whose accountant takes two seconds a case: half of the grid is tried weekly.
+SPENDING = [(0.1, None, 0.1), (0.5, "private", 0.05), (0.1, "private", 0.6)]
+SPENDING += [
+    pytest.param(*case, marks=pytest.mark.weekly)
+    for case in [(0.5, None, 0.1), (0.1, "private", 0.05), (0.5, "private", 0.6)]
+]
+
+
+@pytest.mark.parametrize(("rate", "scale", "share"), SPENDING)
 def test_sampled_steps_and_the_scale_spend_the_budget(scale, share, rate, monkeypatch):
     monkeypatch.setattr(scaling, "SCALE_SHARE", share)
     monkeypatch.setattr(gradient_descent, "SCALE_SHARE", share)

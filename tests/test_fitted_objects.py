@@ -467,7 +467,18 @@ def honest(cls) -> bool:
     return not cls.__module__.startswith("checks.")
 
 
-@pytest.mark.parametrize("cls", filter(honest, inventory.private_classifiers()), ids=lambda cls: cls.__name__)
+# Each fits as another class does that is audited in every run, RepeatedSearch and PATEClassifier, and every run replays
+# its releases (test_replay).
+AUDITED_WEEKLY = ("PartitionedSearch", "SubsampleAndAggregateClassifier")
+
+
+def audited():
+    for cls in filter(honest, inventory.private_classifiers()):
+        marks = pytest.mark.weekly if cls.__name__ in AUDITED_WEEKLY else ()
+        yield pytest.param(cls, id=cls.__name__, marks=marks)
+
+
+@pytest.mark.parametrize("cls", list(audited()))
 def test_the_audit_refutes_nothing(cls):
     """Bound on epsilon, independence of fits and sub-learners, and unrelated noise under equal seeds."""
     pair = neighbouring_data(REPLACE_ONE, n_features=inventory.n_features(cls))
