@@ -175,12 +175,9 @@ def test_what_is_assumed_is_named(kind):
     assert assumed() == usual | {"number of records public"}
     assert assumed(random_state=0) == assumed() | {SEED_SECRET}
     divided = usual | {"number that divides the loss public"}
-    few = (
-        {"at most 10 times as many records as n_records says"}
-        if issubclass(kind, perturbation.PerturbationClassifier)
-        else set()
-    )
-    assert assumed(n_records=60) == divided
+    rounds = issubclass(kind, perturbation.PerturbationClassifier)
+    few = {"at most 10 times as many records as n_records says"} if rounds else set()
+    assert assumed(n_records=60) == divided | ({"number of records public"} if rounds else set())
     assert assumed(n_records=60, neighbouring=ADD_REMOVE) == divided | few
     assert assumed(class_weight={0: 0.5, 1: 1.0}) == assumed() | {"class weights public"}
     assert assumed(class_weight="balanced") == assumed()

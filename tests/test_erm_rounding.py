@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers import erm
-from helpers.erm import risk
+from helpers.erm import perturbation, risk
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 DIGITS = 60
@@ -155,7 +155,7 @@ def test_noise_of_any_length_leaves_a_result_in_reach():
     """The noise is drawn so long that doubles hold little else; the promise is about the shortened minimiser."""
     for longer in (1.0, 1e3, 1e9):
         rows, n, penalty = np.array([[0.6], [-0.8]]), 5, 1e-3
-        bound = risk.precision(erm.LOGISTIC, penalty, width=1, mean_weight=0.4, longest=1.0, center=100.0)
+        bound = risk.precision(erm.LOGISTIC, penalty, width=1, n_rows=2, mean_weight=0.4, longest=1.0, center=100.0)
         linear = np.array([penalty * 100.0 * longer])
         asked = max(bound.distance, 1e-9)
         found = erm.minimize(rows, erm.LOGISTIC, penalty, linear, distance=asked / 4, n_records=n).beta
@@ -179,3 +179,16 @@ def test_more_records_than_count_in_full_weigh_less():
     assert fits[0] == pytest.approx(fits[1], abs=1e-6)
     # Minus the slope at 0, which is a half, times ten records for each that is announced, over the penalty.
     assert fits[0] == pytest.approx(10 * 0.5 * (0.75 * 0.5 + 0.25 * 0.25) / 1e3, rel=0.01)
+
+
+def test_rows_beyond_n_records_have_their_rounding_counted():
+    """Under replace-one nothing limits the rows: a block of 10,000 with n_records=1 sums 10,000 terms."""
+    X, y, seen = np.full((10_000, 1), 0.8319432), np.ones(10_000, int), []
+    model = erm.OutputPerturbationClassifier(1.0, 44.77, n_records=1, fit_intercept=False, random_state=0)
+    with pytest.MonkeyPatch.context() as patch:
+        precision = perturbation.precision
+        patch.setattr(perturbation, "precision", lambda *a, **k: (seen.append(k["n_rows"]), precision(*a, **k))[1])
+        model.fit(X, y)
+        model.set_params(neighbouring=ADD_REMOVE).fit(X, y)
+    assert seen == [10_000, 10]  # under add/remove the guarantee assumes no more than ten
+    assert "number of records public" not in model.guarantee_.assumes

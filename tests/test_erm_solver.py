@@ -253,7 +253,7 @@ def test_objective_perturbation_problems_are_solved_whatever_they_are(d, n, log_
     noise = rng.standard_normal(d)
     noise *= rng.gamma(d, 1 / rate) / np.linalg.norm(noise)
     center = float(np.linalg.norm(noise)) / (n * penalty)
-    sizes = {"width": d, "mean_weight": 1.0, "longest": 1.0, "center": center}
+    sizes = {"width": d, "n_rows": n, "mean_weight": 1.0, "longest": 1.0, "center": center}
     asked = max(1e-13, risk.precision(loss, penalty, **sizes).distance / 4)
     found = erm.minimize(np.asfortranarray(in_ball(rng, n, d)), loss, penalty, noise / n, distance=asked)
     assert found.distance <= asked

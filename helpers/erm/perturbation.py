@@ -99,6 +99,9 @@ class Public(NamedTuple):
     most : int
         Number of records that keep their full weight in a perturbation; if there are more, all weights are scaled down.
         So the sum of the gradients and its rounding error have public bounds.
+    n_rows : int
+        Bound on the number of rows: that of the records, which is public under replace-one; under add/remove the
+        guarantee assumes that it is at most `most`.
     """
 
     divisor: int
@@ -106,6 +109,7 @@ class Public(NamedTuple):
     weights: NDArray[np.float64] | None
     weighting: Weighting
     most: int
+    n_rows: int
 
 
 class Claim(NamedTuple):
@@ -178,6 +182,8 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         self._forget()
         records = self._records(X, y, multiplicity)
         divisor, width = records.divisor, records.rows.shape[1]
+        # Under add/remove the number of records is private, and the guarantee assumes a bound (`_within`).
+        n_records = int(records.sizes.sum()) if self.neighbouring is REPLACE_ONE else 0
         # Only a seed needs the identity of the records, whose hash takes a pass over all of them.
         rng = self._noise_generator(*(() if self.random_state is None else records.identity()))
         ledger = Ledger(records, self.neighbouring, rng)
@@ -212,7 +218,7 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
             weighting = fixed_weights(1.0 if weights is None else float(weights.max()), self.neighbouring)
         # Without `n_records` the divisor is the number of records itself, which cannot be exceeded.
         most = divisor if self.n_records is None else _MOST * divisor
-        public = Public(divisor, width, weights, weighting, most)
+        public = Public(divisor, width, weights, weighting, most, max(most, n_records))
         claim = self._released(ledger, public, self.epsilon - counts)
         source = claim.source
         if counts:
@@ -249,6 +255,8 @@ class PerturbationClassifier(PrivateLinearClassifier):
         if self.neighbouring is ADD_REMOVE:
             # With more, one more record takes weight from all others, which moves their sum twice as far.
             ledger.assume(f"at most {_MOST} times as many records as n_records says")
+        else:  # it bounds the terms of a sum, each of which rounds
+            ledger.assume("number of records public")
         # Length of the minimiser of penalty, noise and prior alone, without any record: the centre that `precision`
         # asks for.
         center = longest_noise / (public.divisor * regularization)
@@ -258,6 +266,7 @@ class PerturbationClassifier(PrivateLinearClassifier):
             self._loss(),
             regularization,
             width=public.width,
+            n_rows=public.n_rows,
             mean_weight=public.weighting.own * public.most / public.divisor,
             longest=self.radius,
             center=center,

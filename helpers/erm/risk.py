@@ -682,6 +682,7 @@ def precision(
     regularization: float,
     *,
     width: int,
+    n_rows: int,
     mean_weight: float,
     longest: float,
     center: float,
@@ -721,6 +722,8 @@ def precision(
     regularization : float
     width : int
         Entries of a row.
+    n_rows : int
+        Bound on the number of rows.
     mean_weight, longest : float
         As in `Risk`, or bounds.
     center : float
@@ -729,9 +732,9 @@ def precision(
     Source: Higham 2002, Section 3.1, for sums and inner products.
 
     >>> from helpers.erm.losses import LOGISTIC
-    >>> found = precision(LOGISTIC, 1e-3, width=10, mean_weight=1.0, longest=1.0, center=100.0)
+    >>> found = precision(LOGISTIC, 1e-3, width=10, n_rows=1000, mean_weight=1.0, longest=1.0, center=100.0)
     >>> round(found.reach), f"{found.distance:.0e}"
-    (549, '1e-08')
+    (549, '2e-09')
     """
     classes = loss.n_classes if isinstance(loss, Softmax) else 1
     # S R kappa of the docstring, and a bound on l: log 2 for the logistic loss, 1 + h for the Huber loss, log K for
@@ -741,7 +744,7 @@ def precision(
     reach = center + min(math.sqrt(energy), pull / regularization)
     # A block's sum, in an order that only the library knows, has as many terms as the block has rows.
     longest_block = max(_ENTRIES // max(width - 1, 1), 1)
-    added = longest_block + 160 + 2 * classes
+    added = min(longest_block, n_rows) + 160 + 2 * classes
     fixed = added * pull + 4 * loss.curvature * loss.shift * mean_weight * longest
     growing = (width + classes + 8) * math.sqrt(classes) * loss.curvature * longest**2 * mean_weight
     # E + F B of the docstring.
