@@ -1,5 +1,7 @@
-"""Sphinx extension for what the theme leaves open: a description of every page, a search that finds words of the text,
-code without marks for the formatter, and lists and names as screen readers need them.
+"""Sphinx extension for what the theme leaves open: descriptions, search, marks in code, and accessible lists.
+
+Every page gets a description, the search finds words of the text, code loses its marks for the formatter, and lists and
+names are as screen readers need them.
 """
 
 import re

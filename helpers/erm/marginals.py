@@ -1,9 +1,10 @@
-"""Marginal distributions of all attributes and the sizes of all classes, in one Gaussian release.
+"""Marginal distributions of all attributes in one Gaussian release, and the features of ranks that are made of them.
 
-The histogram of an ordered attribute is released as a tree: at every node the difference of its two halves. A record is
-in one node a level, so the noise on an interval adds up over a few differences instead of over all of its cells. What
-follows the noise is post-processing: every difference is shrunk towards that of equally full cells, by as much as its
-level is noise. With it comes what a learner makes of the marginals, `RankFeatures`.
+The sizes of all classes are part of the release. The histogram of an ordered attribute is released as a tree: at every
+node the difference of its two halves. A record is in one node a level, so the noise on an interval adds up over a few
+differences instead of over all of its cells. What follows the noise is post-processing: every difference is shrunk
+towards that of equally full cells, by as much as its level is noise. With it comes what a learner makes of the
+marginals, `RankFeatures`.
 
 Source: Xiao, Wang and Gehrke 2011 (the Haar wavelet under differential privacy), with Gaussian noise.
 """

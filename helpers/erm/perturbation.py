@@ -15,9 +15,10 @@ Objective perturbation with approximate minima
     of beta* + u, and at least e^{-r rho} times, by the triangle inequality; integrating over b, the same holds for
     P(beta~ + u in A) and P(beta* + u in A); and beta* + u, post-processing of beta*, is (e, delta)-DP. So P(beta~ + u
     in A) <= e^{r rho} P(beta* + u in A) <= e^{r rho} (e^e P'(beta* + u in A) + delta) <= e^{e + 2 r rho} P'(beta~ + u
-    in A) + e^{r rho} delta. With e = (1 - tol) epsilon and r = tol epsilon / (2 rho) the sum is epsilon. Here rho = tol
-    s / (2 R), so that u has the mean length s d / (epsilon R), whatever tol is, and the constant s = 1e-5 makes it
-    invisible in any score; or rho is what rounding leaves, if that is more.
+    in A) + e^{r rho} delta. With e = (1 - tol) epsilon and r = tol epsilon / (2 rho) the sum is epsilon, which is what
+    released class counts, if there are any, have left of the budget. Here rho = tol s / (2 R), so that u has the mean
+    length s d / (epsilon R), whatever tol is, and the constant s = 1e-5 makes it invisible in any score; or rho is what
+    rounding leaves, if that is more.
 Output perturbation with approximate minima
     Exact minimisers of neighbours are within S = `largest_move` of each other, approximate ones within S + 2 rho, so
     noise at the rate epsilon / (S + 2 rho) gives epsilon. With rho = tol S / (2 (1 - tol)) that is the rate (1 - tol)
@@ -182,7 +183,8 @@ class PrivateLinearClassifier(PrivateMixin, LinearClassifier, ABC):
         self._forget()
         records = self._records(X, y, multiplicity)
         divisor, width = records.divisor, records.rows.shape[1]
-        # Under add/remove the number of records is private, and the guarantee assumes a bound (`_within`).
+        # The true number of records, only to bound how many terms a sum can have (`Public.n_rows`). Under add/remove it
+        # is private: 0 leaves the bound to what the guarantee assumes (`_within`).
         n_records = int(records.sizes.sum()) if self.neighbouring is REPLACE_ONE else 0
         # Only a seed needs the identity of the records, whose hash takes a pass over all of them.
         rng = self._noise_generator(*(() if self.random_state is None else records.identity()))
@@ -253,9 +255,10 @@ class PerturbationClassifier(PrivateLinearClassifier):
         and all noise. `longest_noise` is a length of the noise vector that is hardly ever exceeded.
         """
         if self.neighbouring is ADD_REMOVE:
-            # With more, one more record takes weight from all others, which moves their sum twice as far.
+            # If there are more, weights are scaled down, and one more record takes weight from all others: their sum
+            # moves twice as far. So the guarantee assumes that there are not.
             ledger.assume(f"at most {_MOST} times as many records as n_records says")
-        else:  # it bounds the terms of a sum, each of which rounds
+        else:  # the number of records bounds how many terms a sum has, each of which rounds
             ledger.assume("number of records public")
         # Length of the minimiser of penalty, noise and prior alone, without any record: the centre that `precision`
         # asks for.
@@ -435,13 +438,14 @@ class ObjectivePerturbationClassifier(PerturbationClassifier):
         else:
             in_cube = self.noise == "cube"
             # `calibrate` states the rate per unit of the Euclidean norm. The norm of a body that rows fill has no unit:
-            # there the rate is g = noise_rate R (`helpers.erm.norms`).
+            # there the rate is g = noise_rate R (`helpers.erm.norms`). As the body lies in the ball of radius R, its
+            # norm is at least ||b||_2 / R, so the bound on the noise's Euclidean length below holds for both.
             self.noise_rate_ = noise * self.radius if in_cube else noise
             law = Law("body" if in_cube else "ball", self.noise_rate_, size, self._polytope() if in_cube else None)
             longest_noise = (size + 10 * math.sqrt(size) + 50) / noise
         distance, minimise = self._within(ledger, public, total, longest_noise, self.tol * _BLUR / (2 * self.radius))
-        # `proved` is the budget up to rounding. A subclass with published constants may prove another epsilon, and then
-        # that one is billed.
+        # `proved` is the budget up to rounding. A subclass with published constants (`checks.printed_erm`) may prove
+        # another epsilon, and then that one is billed.
         kept = proved <= noise_epsilon * (1 + 1e-9)
         exact = ApproximateDpEvent(noise_epsilon if kept else proved, delta)
         self._store(ledger.minimum(minimise, law, exact, distance, solver))
