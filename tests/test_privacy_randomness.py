@@ -336,3 +336,16 @@ def test_a_task_that_may_run_again_needs_a_seed():
             client.submit(fitted, None, pure=False).result()
         assert np.array_equal(*(client.submit(fitted, 7, pure=False).result() for _ in range(2)))
         assert fitted(None).shape == (1, 1)
+
+
+def test_what_an_earlier_fit_has_set_is_forgotten():
+    """Whatever ends in an underscore is of a fit; parameters, private attributes and dunders are not."""
+
+    class Fits(PrivateMixin, BaseEstimator):
+        def __init__(self, random_state=None):
+            self.random_state = random_state
+
+    model = Fits(3)
+    model.coef_, model._kept = 1.0, 2.0
+    model._forget()
+    assert vars(model) == {"random_state": 3, "_kept": 2.0}

@@ -160,6 +160,12 @@ def test_too_many_cells_are_refused_with_their_number():
         check_cells([(0, 1, 2)], (1000, 1000, 1000), "k")
     with pytest.raises(ValueError, match=r"k must .* 80,000,000 in 80 marginals"):
         check_cells([(0, 1)] * 80, (1000, 1000), "k")
+    most = 2**22
+    check_cells([(0,)] * 16, (most,), "k")
+    with pytest.raises(ValueError, match="k must"):
+        check_cells([(0,)], (most + 1,), "k")
+    with pytest.raises(ValueError, match="k must"):
+        check_cells([(0,)] * 17, (most,), "k")
 
 
 # Bins
@@ -210,3 +216,34 @@ def test_scores_move_by_what_a_choice_is_billed_for(monkeypatch, neighbouring, c
         assert sensitivity == same
         largest = max(largest, np.abs(here - there).max())
     assert largest == pytest.approx(sensitivity)
+
+
+def test_choices_at_a_huge_budget_are_those_with_the_largest_score():
+    """Four of five records are (0, 0) and one is (1, 2); what is expected makes each rule prefer another candidate."""
+    curator = made([[0, 0]] * 4 + [[1, 2]])
+    candidates = [(0,), (1,)]
+    # Off by (2, 2) and by (1, 3, 0): the second has the worst cell, though sums with the expected ones would not.
+    assert curator.choose_worst(candidates, [np.array([6.0, -1.0]), np.array([3.0, 3.0, 1.0])], 1e6) == 1
+    assert curator.choose_worst(candidates, [np.array([8.0, 5.0]), np.array([9.0, -4.0, 1.0])], 1e6) == 1
+    # Off by 8 and by 9 in all; the worst cell, or the sum of both tables, would say otherwise.
+    far, near = np.array([-4.0, 1.0]), np.array([1.0, 3.0, 4.0])
+    assert curator.choose_farthest(candidates, [far, near], 1e6) == 1
+    assert curator.choose_farthest(candidates, [far, near], 1e6, weights=np.array([2.0, 1.0])) == 0
+    assert curator.choose_farthest(candidates, [far, near], 1e6, penalties=np.array([0.0, 4.0])) == 0
+
+
+def test_without_weights_and_penalties_each_distance_is_its_own_score(monkeypatch):
+    curator, seen = made([[0, 0]] * 4 + [[1, 2]]), []
+    monkeypatch.setattr(
+        curator, "choose", lambda scores, sensitivity, budget: seen.append((scores(exactly), sensitivity)) or 0
+    )
+    exactly = curator._counts._held
+    curator.choose_farthest([(0,), (1,)], [np.array([1.0, 1.0]), np.zeros(3)], 1.0)
+    [(scores, sensitivity)] = seen
+    assert scores.tolist() == [3.0, 5.0]
+    assert sensitivity == 2.0
+
+
+def test_few_records_count_as_one():
+    assert {made([], ADD_REMOVE, seed).total(1e9) for seed in range(3)} == {1.0}
+    assert not made([[0, 0]])._pure
