@@ -246,4 +246,5 @@ def test_without_weights_and_penalties_each_distance_is_its_own_score(monkeypatc
 
 def test_few_records_count_as_one():
     assert {made([], ADD_REMOVE, seed).total(1e9) for seed in range(3)} == {1.0}
-    assert not Curator(Ledger(np.zeros((1, 2), int), ADD_REMOVE, None), SIZES)._pure  # budgets are rho if nothing is said
+    # Budgets are rho if nothing else is said.
+    assert not Curator(Ledger(np.zeros((1, 2), int), ADD_REMOVE, None), SIZES)._pure
