@@ -373,3 +373,15 @@ def test_no_noise_is_drawn_outside_the_ledger():
 def test_nobody_but_the_ledger_looks_at_its_records():
     users = {file.name for file in Path(helpers.__file__).parent.rglob("*.py") if "._held" in file.read_text()}
     assert users == {"ledger.py"}
+
+
+@pytest.mark.parametrize("rate", [None, 0.1])
+def test_samples_that_are_cheap_enough_cost_what_all_records_would(rate):
+    """Four steps of noise multiplier 20: mu is sqrt(4) / 20, were every sample all records."""
+    ledger = Ledger(np.zeros(3), ADD_REMOVE, np.random.default_rng(0))
+    for _ in range(4):
+        ledger.sampled(lambda records, rng: np.zeros(1), rate, 1.0, 20.0)
+    most = gaussian_epsilon(1e-6, 0.1)
+    assert ledger.epsilon(1e-6, enough=most * 1.001) == pytest.approx(most, rel=1e-6)
+    if rate is not None:  # the accountant finds less
+        assert ledger.epsilon(1e-6, enough=most * 0.999) < most / 2
