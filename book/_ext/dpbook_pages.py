@@ -8,6 +8,7 @@ prints a value that a chapter glued. Everything is read when the book is built, 
 
 import ast
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -25,13 +26,14 @@ _MOST_RANGES = 12  # of bounds that are told one by one
 _BASIS = re.compile(r'id="claim-([\w-]+)" data-verdict="[^"]+" data-basis="([^"]+)"')
 
 
-class Generated(SphinxDirective):
+class Generated(SphinxDirective, ABC):
     """A directive whose place is taken by MyST text, which is made when the page is read."""
 
     has_content = True
 
+    @abstractmethod
     def text(self) -> str:
-        raise NotImplementedError
+        """The MyST text that each directive makes of the project's own records."""
 
     def run(self) -> list[nodes.Node]:
         for file in (paths.REFERENCE / "claims.yml", *(chapter.path for chapter in chapters.chapters())):
