@@ -412,8 +412,9 @@ def test_two_workers_add_up_gradients_and_hessians(tmp_path, monkeypatch):
         client = stack.enter_context(Client(Cluster(tmp_path, stack).address))
         client.wait_for_workers(2, timeout=60)
         for X, model in (
-            (narrow, erm.ObjectivePerturbationClassifier(class_weight="private")),
-            (wide, erm.ObjectivePerturbationClassifier(radius=8.0)),
+            # The first approximations are of other rows, so both have to end close to the minimiser.
+            (narrow, erm.ObjectivePerturbationClassifier(class_weight="private", tol=1e-7)),
+            (wide, erm.ObjectivePerturbationClassifier(radius=8.0, tol=1e-7)),
             (narrow, erm.DPGradientDescentClassifier(n_steps=3, bounds=BOX, scale="private")),
             (narrow, erm.PrivateMomentClassifier()),
         ):
@@ -422,7 +423,7 @@ def test_two_workers_add_up_gradients_and_hessians(tmp_path, monkeypatch):
             same_noise(monkeypatch)
             cut = da.from_array(X, chunks=(700, -1)), da.from_array(y, chunks=700)
             parts = clone(model).fit(*cut)
-            assert np.abs(parts.coef_ - whole.coef_).max() < 1e-8  # samples are not the same rows
+            assert np.abs(parts.coef_ - whole.coef_).max() < 1e-11
             assert partitions.CURATOR in parts.guarantee_.assumes
         tasks = client.run(lambda dask_worker: dask_worker.state.executed_count)
     assert len(tasks) == 2
