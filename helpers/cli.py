@@ -90,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("file")
     task = command.add_mutually_exclusive_group()
     task.add_argument("--label", metavar="COLUMN", help="column of the label in the proposal (the last one)")
-    task.add_argument("--check", metavar="SCHEMA", help="count the rows that break this schema")
+    task.add_argument("--check", metavar="SCHEMA", help="count the rows that break this schema, or look as if")
+    command.add_argument("--person", metavar="COLUMN", help="column of the proposal that says whose row it is")
     command.add_argument("--out", metavar="YAML", help="where the proposal goes (FILE with the ending .schema.yaml)")
     command = add("fit", _fit, "fit the private classifier to a CSV or Parquet file and write its privacy card")
     command.add_argument("file")
@@ -278,12 +279,12 @@ def _schema(options) -> int:
 
     with _bad_input_refused():
         if options.check is not None:
-            wanted = schema.Schema.read(options.check)
-            breaches = wanted.breaches(tables.read(options.file))
-            print(breaches.to_string(index=False) if len(breaches) else "every row follows the schema")
-            return FAILED if len(breaches) else 0
+            wanted = tables.schema_of(options.file, options.check)
+            found = wanted.findings(tables.read(options.file, quoted_newlines=wanted.quoted_newlines))
+            print(found.to_string(index=False) if len(found) else "every row follows the schema")
+            return FAILED if len(found) else 0
         out = _new_file("--out", options.out or tables.schema_beside(tables.found(options.file)))
-        text = schema.propose(tables.read(options.file), options.label)
+        text = schema.propose(tables.read(options.file), options.label, options.person)
     out.write_text(text, encoding="utf-8")
     print(f"{out}: as private as the data until each entry marked {schema.MARK} is confirmed or replaced")
     return 0

@@ -22,6 +22,7 @@ UTC = datetime.UTC
 SCHEMA = Schema.parse(
     """
 basis: a test
+rows_per_person: 1
 label: {column: label, levels: [no, 'True', '3'], minority: '3'}
 columns:
   whole: {kind: real, low: 0, high: 1e19}
@@ -175,14 +176,14 @@ def test_one_cell_changes_no_other_cell(name):
 
 
 def test_one_record_changes_no_other_record_and_reads_the_same_alone():
-    X, y = SCHEMA.encode(frame(TABLE))
+    X, y, _ = SCHEMA.encode(frame(TABLE))
     assert X[0].tolist() == [2.0**53, 7, 0, 0.1, 0, *[1, 0, 0, 0, 0], *[1, 0, 0, 0, 0, 0], 0, 1, 1, 0, 0, 1, 0, 1, 0]
     assert y.tolist() == [2] * 4
     for hostile in HOSTILE:
         table = {name: [hostile, *values[1:]] for name, values in TABLE.items()}
         alone = SCHEMA.encode(frame({name: [hostile] for name in TABLE}, objects))
         for make in (column, objects):
-            X_new, y_new = SCHEMA.encode(frame(table, make))
+            X_new, y_new, _ = SCHEMA.encode(frame(table, make))
             assert np.array_equal(X_new[1:], X[1:]), type(hostile)
             assert np.array_equal(y_new[1:], y[1:]), type(hostile)
             assert np.array_equal(X_new[0], alone[0][0]), type(hostile)
@@ -192,11 +193,11 @@ def test_one_record_changes_no_other_record_and_reads_the_same_alone():
 
 
 @pytest.mark.parametrize("propose_from", [column, objects])
-def test_no_cell_makes_a_proposal_or_a_count_of_breaches_fail(propose_from):
+def test_no_cell_makes_a_proposal_or_a_finding_fail(propose_from):
     for hostile in HOSTILE:
         table = frame({name: [hostile, *values[1:]] for name, values in TABLE.items()}, propose_from)
         propose(table, "label")
-        SCHEMA.breaches(table)
+        SCHEMA.findings(table)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from helpers.cli import main
 
 SCHEMA = """
 basis: an example
+rows_per_person: 1
 label: {column: ill, levels: [no, yes], minority: yes}
 columns: {age: {kind: integer, low: 0, high: 99, missing: true}, ward: {kind: categorical, levels: [a, b, c]}}
 """

@@ -21,6 +21,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
 TEXT = """
 basis: code book
+rows_per_person: 1
 label: {column: ill, levels: [no, yes], minority: yes}
 columns:
   age: {kind: real, low: 0, high: 100, bins: 8}
@@ -326,7 +327,7 @@ def test_predictions_need_no_label_and_read_cells_as_the_fit_did(classifier):
     records = table(50, seed=5)
     answer = classifier.predict(records)
     assert answer.equals(classifier.predict(records.drop(columns="ill")))
-    X, _ = SCHEMA.encode(records)
+    X, _, _ = SCHEMA.encode(records)
     assert (answer["prediction"] == np.array(SCHEMA.class_names)[classifier.model.predict(X)]).all()
     assert (answer["probability of yes"] == classifier.model.predict_proba(X)[:, 1]).all()
     assert list(classifier.predict(records[:0])) == list(answer)
@@ -334,7 +335,8 @@ def test_predictions_need_no_label_and_read_cells_as_the_fit_did(classifier):
 
 def test_several_classes(tmp_path):
     schema = Schema.parse(
-        "basis: b\nlabel: {column: y, levels: [low, mid, top]}\ncolumns: {x: {kind: real, low: 0, high: 3}}"
+        "basis: b\nrows_per_person: 1\nlabel: {column: y, levels: [low, mid, top]}\n"
+        "columns: {x: {kind: real, low: 0, high: 3}}"
     )
     x = np.random.default_rng(0).uniform(0, 3, 3000)
     records = pd.DataFrame({"x": x.astype(str), "y": np.array(["low", "mid", "top"])[x.astype(int)]})
@@ -403,7 +405,8 @@ def test_the_card_says_what_holds_and_what_does_not(classifier, no_results):
 def test_names_are_no_markup(no_results):
     names = {key: f"<{key}>" for key in ("basis", "label", "yes", "no", "age")}
     schema = Schema.parse(
-        f"basis: {names['basis']}\nlabel: {{column: {names['label']}, levels: [{names['no']}, {names['yes']}], "
+        f"basis: {names['basis']}\nrows_per_person: 1\n"
+        f"label: {{column: {names['label']}, levels: [{names['no']}, {names['yes']}], "
         f"minority: {names['yes']}}}\ncolumns: {{{names['age']}: {{kind: real, low: 0, high: 100}}}}"
     )
     records = table().rename(columns={"age": names["age"], "ill": names["label"]})

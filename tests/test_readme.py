@@ -82,7 +82,8 @@ def own_tables(tmp_path, monkeypatch):
     for name in ("my", "patients"):
         (tmp_path / f"{name}.csv").touch()
         schema = (
-            "basis: b\nlabel: {column: y, levels: [a, b], minority: b}\ncolumns: {x: {kind: real, low: 0, high: 1}}\n"
+            "basis: b\nrows_per_person: 1\nlabel: {column: y, levels: [a, b], minority: b}\n"
+            "columns: {x: {kind: real, low: 0, high: 1}}\n"
         )
         (tmp_path / f"{name}.schema.yaml").write_text(schema)
     monkeypatch.chdir(tmp_path)

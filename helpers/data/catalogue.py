@@ -26,6 +26,7 @@ from sklearn import datasets as bundled_sets
 from helpers import paths
 from helpers.data import files, sets, tables
 from helpers.data.dataset import Dataset
+from helpers.data.schema import Schema
 from helpers.data.sets import card
 from helpers.validation import check_choice, check_integer
 
@@ -57,7 +58,8 @@ def load(name: str | Path, **options: Any) -> Dataset:
         A name of `available()`, or the path of a CSV or Parquet file of your own (`helpers.data.tables`), which is
         also looked for in `$DPBOOK_DATA`.
     **options
-        What the set offers: `incomplete` for adult, `n` and `seed` for gaussian_mixture.
+        What the set offers: `incomplete` for adult, `n` and `seed` for gaussian_mixture, and for a file of your own
+        `schema`, a `Schema` or the path of one (that beside the file if left out).
 
     Raises
     ------
@@ -133,12 +135,13 @@ def available() -> pd.DataFrame:
 # -------------------------------------------------------------------------------------- how each named set is read
 
 
-def _table(name: str | Path) -> Dataset:
-    """A table as a data set, by the schema beside it; see `Schema.dataset`. For experiments: its errors, and all that
+def _table(name: str | Path, *, schema: Schema | str | Path | None = None) -> Dataset:
+    """A table as a data set, by its schema; see `Schema.dataset`. For experiments: its errors, and all that
     is computed from it, are for those who hold the data.
     """
     file = tables.found(name)
-    return tables.schema_of(file).dataset(tables.read(file), file.name)
+    schema = schema if isinstance(schema, Schema) else tables.schema_of(file, schema)
+    return schema.dataset(tables.read(file, quoted_newlines=schema.quoted_newlines), file.name)
 
 
 def gaussian_mixture(*, n: int = 1000, seed: int = 0) -> Dataset:

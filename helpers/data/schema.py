@@ -1,15 +1,20 @@
 """The public schema of a table: what each column of a file may hold, written down in YAML beside the file.
 
     basis: ranges of the study's protocol, published before the data were taken
-    record: a visit; a person may have several
+    record: a visit
+    person: patient   # the column that says whose record it is, or `rows_per_person: 1` where there is none
     label: {column: outcome, levels: [healthy, ill], minority: ill}
     columns:
       age: {kind: integer, low: 18, high: 100}
       bmi: {kind: real, low: 10, high: 60, bins: 16, missing: true}
+      admitted: {kind: date, low: 2019-01-01, high: 2024-12-31}   # a number, of days since 1970-01-01
       ward: {kind: categorical, levels: [north, south, west]}
       blood: {kind: one-hot, levels: [A, B, AB, O]}   # columns blood=A, blood=B, ...
       hour{0..23}: {kind: real, low: 0, high: 500}    # columns hour0, ..., hour23; {a,b} lists names
       comment: {kind: ignore}
+
+Whom a guarantee protects is part of the schema: a person, all of whose rows are found by the column `person`, or who
+has at most `rows_per_person` of them; or, where that is `unknown`, one row and no person.
 
 A `Schema` makes numbers of a table cell by cell: what becomes of one record depends on no other, so neighbouring tables
 give neighbouring matrices. `Schema.encode` does so for *every* table with these columns, and is what a guarantee is
@@ -26,6 +31,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +49,13 @@ MARK = "!private-confirm-or-replace"
 """Stands before every entry of a proposal that was taken from records."""
 MISSING = "missing"
 """Level of a categorical column, and first word of the indicator of a numeric one, for cells that are missing."""
+UNKNOWN = "unknown"
+"""Number of rows of a person of which nothing is known."""
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 _KEYS = {
     "real": {"low", "high", "bins", "missing"},
     "integer": {"low", "high", "bins", "missing"},
+    "date": {"low", "high", "bins", "missing"},
     "categorical": {"levels", "missing"},
     "one-hot": {"levels", "missing"},
     "ignore": set(),
@@ -54,7 +63,12 @@ _KEYS = {
 _N_BINS = 32  # of a numeric column whose entry does not say, for methods that count
 _MOST_BINS = 1024
 _MOST_COLUMNS = 100_000  # that one name with braces stands for
-_MOST_LEVELS = 50  # of a column of texts that is not left out of a proposal
+_MOST_LEVELS = 1000
+_MOST_PROPOSED = 50  # levels of a column of texts that is not left out of a proposal
+_MOST_ROWS = 1000  # of a person
+_MOST_BYTES = 1 << 24  # of the file of a schema
+_DAY = 86_400  # seconds
+_NARROW = 1 / 50  # of the space between two bounds, which numbers in another unit may all lie in
 
 
 @dataclass(frozen=True)
@@ -76,8 +90,8 @@ class Column:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it holds numbers between bounds."""
-        return self.kind in ("real", "integer")
+        """Whether it holds numbers between bounds; a date is one too."""
+        return self.kind in ("real", "integer", "date")
 
     @property
     def features(self) -> dict[str, tuple[float, float]]:
@@ -92,8 +106,13 @@ class Column:
         """What a cell may hold, in words."""
         if self.kind == "one-hot":
             return "one 1 and else 0 in its columns"
-        what = {"real": "a number", "integer": "a whole number"}.get(self.kind, f"one of {', '.join(self.levels)}")
+        words = {"real": "a number", "integer": "a whole number", "date": "a date like 2024-12-31"}
+        what = words.get(self.kind, f"one of {', '.join(self.levels)}")
         return what + (" or missing" if self.missing else "")
+
+    def numbers(self, found: cells.Cells) -> NDArray[np.float64]:
+        """The numbers (n,) in the cells of an ordered column, NaN where there is none."""
+        return found.map(_days if self.kind == "date" else _number, float)
 
     def attributes(self, first: int) -> list[Attribute]:
         """The column as attributes of a `Domain`, for methods that count; `first` is the first of its columns in X."""
@@ -101,7 +120,7 @@ class Column:
             levels = [feature.partition("=")[2] for feature in self.features]
             return [Attribute.one_hot(self.name, range(first, first + len(levels)), levels)]
         name, *indicators = self.features
-        if self.kind == "real":
+        if self.kind in ("real", "date"):
             own = Attribute.real(name, first, self.low, self.high, n_bins=self.bins)
         else:
             own = Attribute.integer(name, first, int(self.low), int(self.high), n_bins=self.bins)
@@ -115,7 +134,7 @@ class Column:
         """
         if self.is_ordered:
             found = cells.read(table[self.name])
-            values, absent = found.map(_number, float), found.map(missing_texts.__contains__, bool)
+            values, absent = self.numbers(found), found.map(missing_texts.__contains__, bool)
             unknown = np.isnan(values) | absent
             # Halves first, because the sum of two bounds may overflow. A number outside the bounds is clipped, which is
             # no breach.
@@ -157,8 +176,15 @@ class Schema:
         What each column may hold.
     missing_texts : tuple of str
         Cells that count as missing in columns that allow it.
+    person : str or None
+        Column that says whose row it is; nothing is learned from it, and equal texts are one person.
+    rows_per_person : int or None
+        The most rows of one person, 1 or more; None if that is not known, or where a column says whose they are.
+    quoted_newlines : bool
+        Whether a cell in quotes may go on in the next line. A quote that is never closed then swallows the records
+        after it, so that the guarantee has to assume that there is none.
     record : str
-        What a row is: a person, or one of several rows of a person.
+        What a row is, in words.
     source, licence : str
         Of the table.
     facts : dict
@@ -166,6 +192,7 @@ class Schema:
 
     >>> schema = Schema.parse('''
     ... basis: an example
+    ... rows_per_person: 1
     ... label: {column: ill, levels: [no, yes], minority: yes}
     ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: categorical, levels: [f, m]}}
     ... ''')
@@ -180,6 +207,9 @@ class Schema:
     label: str
     class_names: tuple[str, ...]
     columns: tuple[Column, ...]
+    person: str | None = None
+    rows_per_person: int | None = None
+    quoted_newlines: bool = False
     missing_texts: tuple[str, ...] = MISSING_TEXTS
     record: str = ""
     source: str = ""
@@ -196,6 +226,11 @@ class Schema:
             No such file, not YAML, an entry that is not understood, or one that has still the mark of `propose`.
         """
         file = Path(file)
+        # A device or a named pipe would be read for ever.
+        if file.exists() and not file.is_file():
+            raise ValueError(f"schema must be a text file, got {file.name!r}, which is none")
+        if file.is_file() and file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"schema must be a text file of at most {_MOST_BYTES:,} bytes, got {file.name!r}")
         try:
             return cls.parse(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -208,7 +243,7 @@ class Schema:
         """As `read`, from the text of a file."""
         try:
             # Events before objects: an alias is refused before it is expanded, and marks are tags, which the loader
-            # below passes over.
+            # below passes over, as it does with any other: a mark with a mistake in it must not count as confirmed.
             events = list(yaml.parse(text, yaml.BaseLoader))
             if any(isinstance(event, yaml.AliasEvent) for event in events):
                 raise ValueError("schema must be YAML without aliases, which may stand for more than fits into memory")
@@ -224,8 +259,13 @@ class Schema:
                 f"schema must be public, got {len(marked)} entries with the mark {MARK}, "
                 f"the first in line {marked[0]}; confirm or replace each, and remove its mark"
             )
+        for event in events:
+            if getattr(event, "tag", None) is not None:
+                line = event.start_mark.line + 1
+                raise ValueError(f"schema must be YAML without tags but {MARK}, got {event.tag} in line {line}")
         words = ("basis", "record", "source", "licence")
-        entries = _mapping("schema", content, {"basis", "label", "columns"}, {"missing_texts", "facts", *words[1:]})
+        others = {"missing_texts", "facts", "person", "rows_per_person", "quoted_newlines", *words[1:]}
+        entries = _mapping("schema", content, {"basis", "label", "columns"}, others)
         texts = {}
         for key in words:
             if not isinstance(entries.get(key, ""), str):
@@ -233,6 +273,7 @@ class Schema:
             texts[key] = " ".join(entries.get(key, "").split())
         if not texts["basis"]:
             raise ValueError("basis must be a text that says why the schema may be called public, got none")
+        person, rows_per_person = _protected(entries)
         label, class_names = _label(entries["label"])
         named = _mapping("columns", entries["columns"])
         columns = tuple(column for name, entry in named.items() for column in _columns(name, entry))
@@ -242,21 +283,29 @@ class Schema:
             label=label,
             class_names=class_names,
             columns=columns,
+            person=person,
+            rows_per_person=rows_per_person,
+            quoted_newlines=_flag("quoted_newlines", entries.get("quoted_newlines", "false")),
             missing_texts=_texts("missing_texts", entries.get("missing_texts", list(MISSING_TEXTS))),
             facts=_mapping("facts", entries.get("facts", {})),
             **texts,
         )
         # Different columns of the table may still give equal names of features.
         for names in (schema.sources, schema.feature_names):
-            if len(set(names)) < len(names):
-                repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
                 raise ValueError(f"columns must be named once, the label too, got {', '.join(repeated)} twice")
         return schema
 
     @property
+    def unit(self) -> str:
+        """Whom a guarantee about the table is for: "person" or "row"."""
+        return "row" if self.person is None and self.rows_per_person is None else "person"
+
+    @property
     def sources(self) -> tuple[str, ...]:
-        """Columns that a table must have, the label last."""
-        return (*(source for column in self.columns for source in column.sources), self.label)
+        """Columns that a table must have to be learned from, the label last."""
+        features = (source for column in self.columns for source in column.sources)
+        return (*features, *[self.person] * (self.person is not None), self.label)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -290,20 +339,35 @@ class Schema:
         """
         return self._read(table, labelled=False)[0]
 
-    def encode(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """X (n, d) as `features`, and codes of the label (n,), where what is no class counts as class 0."""
+    def encode(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.intp] | None]:
+        """X (n, d) as `features`; codes of the label (n,), where what is no class counts as class 0; and which rows
+        are of one person, numbered by first appearance (n,), or None where no column says so.
+        """
         X, y, _ = self._read(table)
-        return X, np.maximum(y, 0)
+        return X, np.maximum(y, 0), self._persons(table)
 
-    def breaches(self, table: pd.DataFrame) -> pd.DataFrame:
-        """How many rows break which rule: for the eyes of those who hold the data, since it is computed from them.
+    def findings(self, table: pd.DataFrame) -> pd.DataFrame:
+        """What a holder of the table should look at before it is learned from: rows that break a rule, numbers that
+        would be clipped, and signs of another unit or another spelling. Computed from the records, for no other eyes.
 
         Returns
         -------
         DataFrame
-            `column`, `rows` (more than 0) and `rule`.
+            `column`, `rows` (more than 0) and `finding`; empty if there are none.
         """
-        return pd.DataFrame(self._read(table)[2], columns=["column", "rows", "rule"])
+        found = [(name, rows, f"not {rule}") for name, rows, rule in self._read(table)[2]]
+        table = table.set_axis([str(name) for name in table.columns], axis=1)
+        for column in self.columns:
+            if column.is_ordered:
+                numbers = column.numbers(cells.read(table[column.name]))
+                found += _clipped(column, numbers[~np.isnan(numbers)])
+            elif column.kind == "categorical":
+                found += _misspelt(column.name, column.levels, cells.read(table[column.name]))
+        found += _misspelt(self.label, self.class_names, cells.read(table[self.label]))
+        if self.person is not None:
+            nobody = cells.read(table[self.person]).map(self.missing_texts.__contains__, bool).sum()
+            found += [(self.person, int(nobody), "of nobody: together they count as one person")] * bool(nobody)
+        return pd.DataFrame(found, columns=["column", "rows", "finding"])
 
     def dataset(self, table: pd.DataFrame, name: str) -> Dataset:
         """A table that follows the schema as a data set of this package; numbers outside the bounds are clipped.
@@ -321,7 +385,7 @@ class Schema:
             )
             raise ValueError(f"{name} must follow its schema: {said}")
         X.flags.writeable = False  # nobody else holds it, so that `Dataset` need not copy it
-        return self.records(X, y, name)
+        return self.records(X, y, name, self._persons(table))
 
     def records(
         self, X: NDArray | pd.DataFrame, y: NDArray | pd.Series, name: str, groups: NDArray | None = None
@@ -335,6 +399,13 @@ class Schema:
         """
         return Dataset(name, X, y, self.feature_names, self.bounds, self.basis, self.class_names, groups)
 
+    def _persons(self, table: pd.DataFrame) -> NDArray[np.intp] | None:
+        """Numbers of the persons (n,), by first appearance; rows of nobody are of one person together."""
+        if self.person is None:
+            return None
+        found = cells.read(table.set_axis([str(name) for name in table.columns], axis=1)[self.person])
+        return pd.factorize(found.map(lambda text: "" if text in self.missing_texts else text, object))[0]
+
     def _read(
         self, table: pd.DataFrame, *, labelled: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], list[tuple[str, int, str]]]:
@@ -342,7 +413,9 @@ class Schema:
 
         Without a label, the codes are none, and the label is in no rule.
         """
-        wanted, found = self.sources if labelled else self.sources[:-1], [str(name) for name in table.columns]
+        # Whose rows they are matters where something is learned from them.
+        needless = set() if labelled else {self.label, self.person}
+        wanted, found = [name for name in self.sources if name not in needless], [str(name) for name in table.columns]
         if wrong := ", ".join(name for name in wanted if found.count(name) != 1):
             raise ValueError(f"table must have each column of its schema once, got none or several of {wrong}")
         table = table.set_axis(found, axis=1)  # numbers may be names too
@@ -366,6 +439,44 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def _days(text: str) -> float:
+    """The days from 1970-01-01 to a date in ISO 8601, with a time perhaps; NaN for any other text.
+
+    >>> _days("1970-01-02"), _days("1970-01-02 12:00:00"), _days("2 January")
+    (1.0, 1.5, nan)
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return math.nan
+    # Without a time zone it is one of UTC, wherever this runs.
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() / _DAY
+
+
+def _clipped(column: Column, numbers: NDArray[np.float64]) -> list[tuple[str, int, str]]:
+    """Findings about the numbers in an ordered column: those outside its bounds, and signs of another unit."""
+    found = [
+        (column.name, int((numbers < column.low).sum()), f"below {column.low:g}, and would count as that"),
+        (column.name, int((numbers > column.high).sum()), f"above {column.high:g}, and would count as that"),
+    ]
+    found = [finding for finding in found if finding[1]]
+    inside, size = numbers[(numbers >= column.low) & (numbers <= column.high)], column.high - column.low
+    if sum(finding[1] for finding in found) > len(numbers) / 2:
+        found.append((column.name, len(numbers), "numbers of which most are outside the bounds: is the unit another?"))
+    elif len(inside) and np.ptp(inside) < _NARROW * size:
+        # Heights in metres where the bounds are in centimetres, for example.
+        said = f"numbers that all lie within {_NARROW:.0%} of the space between the bounds: is the unit another?"
+        found.append((column.name, len(numbers), said))
+    return found
+
+
+def _misspelt(name: str, levels: tuple[str, ...], found: cells.Cells) -> list[tuple[str, int, str]]:
+    """The finding that texts would be levels if capital letters and spaces did not count."""
+    known, folded = set(levels), {" ".join(level.casefold().split()) for level in levels}
+    rows = int(found.map(lambda text: text not in known and " ".join(text.casefold().split()) in folded, bool).sum())
+    return [(name, rows, "a level but for capital letters or spaces, which counts as none")] * bool(rows)
 
 
 def _positions(levels: tuple[str, ...]) -> Callable[[str], int]:
@@ -407,7 +518,29 @@ def _texts(place: str, content: Any, fewest: int = 0) -> tuple[str, ...]:
         raise ValueError(f"{place} must be a list of texts, got {content!r}")
     if len(set(content)) < max(len(content), fewest):
         raise ValueError(f"{place} must be {fewest} or more different texts, got {content!r}")
+    if len(content) > _MOST_LEVELS:
+        raise ValueError(f"{place} must be at most {_MOST_LEVELS:,} texts, got {len(content):,}")
     return tuple(text.strip() for text in content)
+
+
+def _flag(place: str, content: Any) -> bool:
+    return check_choice(place, content, ("true", "false")) == "true"
+
+
+def _protected(entries: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """The column that names the person, and the most rows of one: whom a guarantee is for has to be said."""
+    if ("person" in entries) == ("rows_per_person" in entries):
+        raise ValueError(
+            "schema must say whose rows these are, by one of two entries: `person: COLUMN`, or `rows_per_person:` with "
+            f"the most rows of one person, {UNKNOWN} where a guarantee is to protect single rows only"
+        )
+    if "person" in entries:
+        if not isinstance(entries["person"], str) or not entries["person"]:
+            raise ValueError(f"person must be the name of a column, got {entries['person']!r}")
+        return entries["person"], None
+    if entries["rows_per_person"] == UNKNOWN:
+        return None, None
+    return None, int(_finite("rows_per_person", entries["rows_per_person"], whole=True, low=1, high=_MOST_ROWS))
 
 
 def _label(content: Any) -> tuple[str, tuple[str, ...]]:
@@ -432,12 +565,17 @@ def _columns(name: str, content: Any) -> list[Column]:
     if "=" in name:
         raise ValueError(f"{place} must be named without '=', which stands between attribute and level")
     values: dict[str, Any] = {}
-    for key in {"low", "high"} & set(entries):
-        values[key] = _finite(f"{place}.{key}", entries[key], whole=kind == "integer")
+    for key in [name for name in ("low", "high") if name in entries]:
+        if kind == "date":
+            values[key] = _days(str(entries[key]))
+            if math.isnan(values[key]):
+                raise ValueError(f"{place}.{key} must be a date like 2024-12-31, got {entries[key]!r}")
+        else:
+            values[key] = _finite(f"{place}.{key}", entries[key], whole=kind == "integer")
     if "bins" in entries:
         values["bins"] = int(_finite(f"{place}.bins", entries["bins"], whole=True, low=1, high=_MOST_BINS))
     if "missing" in entries:
-        values["missing"] = check_choice(f"{place}.missing", entries["missing"], ("true", "false")) == "true"
+        values["missing"] = _flag(f"{place}.missing", entries["missing"])
     if "levels" in entries:
         values["levels"] = _texts(f"{place}.levels", entries["levels"], 2)
     if "low" in values and not values["low"] < values["high"]:
@@ -497,11 +635,15 @@ _HEADER = f"""\
 # these records (ranges of a protocol, units, code lists), and remove its mark. Before that, no guarantee is given.
 # Names of columns are taken to be public.
 basis: {MARK} ''  # why all this may be called public
-label:
+"""
+_ONE_ROW = f"""\
+# The most rows of one person, whom the guarantee is to protect. If a column names the person, write `person: COLUMN`
+# instead; if nothing is known, write `rows_per_person: {UNKNOWN}`, and the guarantee is for one row and for no person.
+rows_per_person: {MARK} 1
 """
 
 
-def propose(table: pd.DataFrame, label: str | None = None) -> str:
+def propose(table: pd.DataFrame, label: str | None = None, person: str | None = None) -> str:
     """The text of a schema that a table follows; every entry that comes from its records is marked.
 
     Parameters
@@ -509,6 +651,8 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     table : DataFrame
     label : str, optional
         Column of the label, the last one if left out; the rarest of its levels is proposed as the minority.
+    person : str, optional
+        Column that says whose row it is.
 
     Raises
     ------
@@ -529,29 +673,33 @@ def propose(table: pd.DataFrame, label: str | None = None) -> str:
     names = [str(name) for name in table.columns]
     guessed = label is None
     label = check_choice("label", names[-1] if guessed and names else label, names)
+    if person is not None:
+        check_choice("person", person, [name for name in names if name != label])
     if len(set(names)) < len(names):
         raise ValueError("table must name each column once, got a name twice")
     table = table.set_axis(names, axis=1)
     found = cells.read(table[label]).map(str, object)
     present = Counter(text for text in found if text not in MISSING_TEXTS)
-    if len(present) > _MOST_LEVELS:
-        raise ValueError(f"label must be a column of at most {_MOST_LEVELS} values, {label!r} has {len(present)}")
+    if len(present) > _MOST_PROPOSED:
+        raise ValueError(f"label must be a column of at most {_MOST_PROPOSED} values, {label!r} has {len(present)}")
     # Of equally rare levels the first by name, so that the proposal does not depend on the order of the rows.
     rarest = min(sorted(present), key=lambda level: present[level], default="")
     lines = [
+        "label:",
         f"  column: {_scalar(label)}" + "  # the last column, since none was named" * guessed,
         *_marked({"levels": sorted(present), "minority": rarest}, "  "),
         "columns:",
     ]
     blocks: dict[str, list[str]] = {}
     for name in names:
-        if name != label:
+        if name not in (label, person):
             # Columns called `attribute=level` are proposed as one block.
             blocks.setdefault(name.partition("=")[0], []).append(name)
     for name, block in blocks.items():
         entry = _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
-        lines += [f"  {_scalar(name)}:", *_marked(entry, "    ")]
-    return _HEADER + "\n".join(lines) + "\n"
+        is_date = entry["kind"] == "date"
+        lines += [f"  {_scalar(name)}:" + "  # dates, read as numbers of days" * is_date, *_marked(entry, "    ")]
+    return _HEADER + (_ONE_ROW if person is None else f"person: {_scalar(person)}\n") + "\n".join(lines) + "\n"
 
 
 def _proposed(found: cells.Cells) -> dict[str, Any]:
@@ -559,12 +707,13 @@ def _proposed(found: cells.Cells) -> dict[str, Any]:
     texts = sorted({text for text in found.texts if text not in MISSING_TEXTS})
     # Fewer texts than were found: some of them stand for missing cells.
     missing = str(len(texts) < len(set(found.texts))).lower()
-    numbers = [_number(text) for text in texts]
-    if texts and all(math.isfinite(number) for number in numbers) and min(numbers) < max(numbers):
-        kind = "integer" if all(number.is_integer() and abs(number) <= 2**53 for number in numbers) else "real"
-        low, high = (texts[numbers.index(end)] for end in (min(numbers), max(numbers)))
-        return {"kind": kind, "low": low, "high": high, "missing": missing}
-    if not 2 <= len(texts) <= _MOST_LEVELS:
+    for value_of in (_number, _days):
+        numbers = [value_of(text) for text in texts]
+        if texts and all(math.isfinite(number) for number in numbers) and min(numbers) < max(numbers):
+            kind = "integer" if all(number.is_integer() and abs(number) <= 2**53 for number in numbers) else "real"
+            low, high = (texts[numbers.index(end)] for end in (min(numbers), max(numbers)))
+            return {"kind": "date" if value_of is _days else kind, "low": low, "high": high, "missing": missing}
+    if not 2 <= len(texts) <= _MOST_PROPOSED:
         return {"kind": "ignore"}
     return {"kind": "categorical", "levels": texts, "missing": missing}
 

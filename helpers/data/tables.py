@@ -1,14 +1,19 @@
 """Tables of the reader's own, CSV or Parquet, each with a public schema beside it.
 
-`my.csv` goes with `my.schema.yaml` unless another schema is named. All cells of a CSV are read as texts, because types
-found in a whole column would make what becomes of one record depend on the others. Messages say nothing of the cells,
-apart from those of `load`, which count the rows that break the schema.
+`my.csv` goes with `my.schema.yaml` unless another schema is named. A CSV is read line by line and all its cells as
+texts: a quote that is not closed, or types found in a whole column, would make what becomes of one record depend on the
+others. Messages say nothing of the cells, apart from those of `load`, which count the rows that break the schema.
 """
 
+import csv
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from helpers import paths
 from helpers.data.schema import Schema
@@ -38,25 +43,34 @@ def schema_beside(file: Path) -> Path:
     return file.with_suffix(".schema.yaml")
 
 
-def schema_of(name: str | Path) -> Schema:
-    """The schema beside a table.
+def schema_of(name: str | Path, schema: str | Path | None = None) -> Schema:
+    """The schema of a table: the named file, or that beside the table.
 
     Raises
     ------
     ValueError
-        No such table, no schema beside it, or one that is not confirmed.
+        No such table, no such schema, or one that is not confirmed.
     """
     file = found(name)
-    beside = schema_beside(file)
-    if not beside.is_file():
+    wanted = Path(schema) if schema is not None else schema_beside(file)
+    if schema is None and not wanted.is_file():
         raise ValueError(
-            f"schema must be a text file, got {beside.name!r}, not there: `dpbook schema {file.name}` makes one"
+            f"schema must be a text file, got {wanted.name!r}, not there: `dpbook schema {file.name}` makes one"
         )
-    return Schema.read(beside)
+    return Schema.read(wanted)
 
 
-def read(name: str | Path) -> pd.DataFrame:
+def read(name: str | Path, *, quoted_newlines: bool = False) -> pd.DataFrame:
     """The cells of a table: of a CSV all as texts, of a Parquet file as they are stored.
+
+    A line of a CSV is one record, whatever is in it, so that no record changes how another one is read: cells that it
+    lacks are empty, cells too many are left out, and a blank line is a record of empty cells.
+
+    Parameters
+    ----------
+    name : str or Path
+    quoted_newlines : bool
+        Whether a cell in quotes may go on in the next line; a quote that is never closed then swallows what follows.
 
     Raises
     ------
@@ -65,31 +79,56 @@ def read(name: str | Path) -> pd.DataFrame:
         depends on the values in the cells.
     """
     file = found(name)
-    wanted = f"{file.name} must be a Parquet file"
+    if file.suffix.lower() == ".parquet":
+        try:
+            # A missing cell leaves the others what they are.
+            return pd.read_parquet(file, dtype_backend="numpy_nullable")
+        except ImportError:
+            raise ValueError(
+                f"{file.name} must be a CSV, or the project be installed with its extra `parquet`, which reads such "
+                "files (in its folder: pip install '.[parquet]')"
+            ) from None
+        except MemoryError:
+            raise
+        except Exception:  # whatever the library raises may quote the file
+            raise ValueError(f"{file.name} must be a Parquet file, got one that cannot be read") from None
+    wanted = f"{file.name} must be a CSV in UTF-8 with commas between cells and a header that names each column once"
     try:
-        if file.suffix.lower() == ".parquet":
-            return pd.read_parquet(
-                file, dtype_backend="numpy_nullable"
-            )  # a missing cell leaves the others what they are
-        wanted = (
-            f"{file.name} must be a CSV in UTF-8, with commas between cells, a header that names each column once, and "
-            "no line longer than that"
-        )
-        # The header is read as a row, because pandas renames columns of one name and takes longer lines for an index.
-        rows = pd.read_csv(file, header=None, dtype=str, na_filter=False, encoding="utf-8-sig")
-    except ImportError:
-        raise ValueError(
-            f"{file.name} must be a CSV, or the project be installed with its extra `parquet`, which reads such files "
-            "(in its folder: pip install '.[parquet]')"
-        ) from None
-    except MemoryError:
-        raise
-    except Exception:  # whatever the library raises may quote the file
-        raise ValueError(f"{wanted}, got one that is empty or cannot be read") from None
-    names = rows.iloc[0].str.strip()
-    if names.duplicated().any():
-        raise ValueError(f"{wanted}, got {', '.join(sorted(names[names.duplicated()].unique()))} twice")
-    return rows[1:].reset_index(drop=True).set_axis(names.to_list(), axis=1)
+        with file.open("rb") as lines:
+            # A byte that is no text spoils the cell that it is in, and no other; in the header it is refused.
+            header = next(lines, b"").decode("utf-8-sig")
+            texts = (line.decode(errors="replace") for line in lines)
+            names = [cell.strip() for cell in _cells(header)]
+            columns = _columns(csv.reader(texts) if quoted_newlines else map(_cells, texts), len(names))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:  # the last is of a cell that goes on for many lines
+        raise ValueError(f"{wanted}, got one that cannot be read: {type(error).__name__}") from None
+    if not any(names):
+        raise ValueError(f"{wanted}, got no header")
+    if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise ValueError(f"{wanted}, got {', '.join(repeated)} twice")
+    return pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=object)
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of one line, which need not be closed where a quote opens one."""
+    line = line.rstrip("\r\n")
+    if '"' not in line:
+        return line.split(",")
+    try:
+        return next(csv.reader([line]))
+    except csv.Error:  # of a cell that is too long for the library, or a carriage return in the middle of a line
+        return []
+
+
+def _columns(records: Iterable[list[str]], size: int) -> list[NDArray]:
+    """The cells by column. Each different text is kept once, since most columns have few."""
+    known: list[dict[str, str]] = [{} for _ in range(size)]
+    columns: list[list[str]] = [[] for _ in range(size)]
+    empty = [""] * size
+    for record in records:
+        for texts, column, cell in zip(known, columns, record + empty[len(record) :], strict=False):
+            column.append(texts.setdefault(cell, cell))
+    return [np.array(column, dtype=object) for column in columns]
 
 
 def found(name: str | Path) -> Path:

@@ -40,6 +40,7 @@ class PublishedClassifier:
 
     >>> schema = Schema.parse('''
     ... basis: an example
+    ... rows_per_person: 1
     ... label: {column: ill, levels: [no, yes], minority: yes}
     ... columns: {age: {kind: integer, low: 0, high: 99}}
     ... ''')
@@ -83,9 +84,9 @@ class PublishedClassifier:
         budget = {"epsilon": epsilon, "delta": delta, "domain": schema.domain}
         nobody = pd.DataFrame({name: [] for name in schema.sources}, dtype=object)
         # A fit to no records refuses every parameter and schema that any fit would refuse, before the file is opened.
-        PrivateMomentClassifier(**budget, neighbouring=ADD_REMOVE).fit(*schema.encode(nobody))
+        PrivateMomentClassifier(**budget, neighbouring=ADD_REMOVE).fit(*schema.encode(nobody)[:2])
         model = PrivateMomentClassifier(**budget, neighbouring=neighbouring)
-        X, y = schema.encode(table if isinstance(table, pd.DataFrame) else read(table))
+        X, y, _ = schema.encode(table if isinstance(table, pd.DataFrame) else read(table))
         if neighbouring is REPLACE_ONE:
             if not len(X):
                 raise ValueError("table must have one or more records, got none")
