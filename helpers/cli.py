@@ -8,7 +8,9 @@ prints, in errors too, is public or has been released with noise; `schema` speak
 """
 
 import argparse
+import fcntl
 import os
+import shutil
 import sqlite3
 import sys
 import time
@@ -55,8 +57,28 @@ def _told(reason: object, code: int) -> int:
     return code
 
 
+class _Once(argparse.Action):
+    """Keeps the value of an option, and refuses a second one: which of two was meant is nobody's guess."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        given = vars(namespace).setdefault("given", set())
+        if option_string and self.dest in given:
+            parser.error(f"argument {option_string}: must be given once, got it twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes every option under its whole name, and once."""
+
+    def __init__(self, **options):
+        super().__init__(**options, allow_abbrev=False)
+        for name in (None, "store"):
+            self.register("action", name, _Once)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpbook", description="Re-run and build the book.", epilog=_CODES)
+    parser = _Parser(prog="dpbook", description="Re-run and build the book.", epilog=_CODES)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function, summary: str) -> argparse.ArgumentParser:
@@ -100,9 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--epsilon", type=float, required=True)
     command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
     command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
-    command.add_argument("--out", required=True, metavar="MODEL", help="the classifier, a new file")
-    command.add_argument("--card", metavar="HTML", help="the privacy card, a new file (MODEL with the ending .html)")
-    command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file; load only models that you trust")
+    command.add_argument("--no-quality", action="store_true", help="learn from all records, and hold out none of them")
+    command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more than this")
+    command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
+    command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file")
     command.add_argument("model")
     command.add_argument("file")
     command.add_argument("--out", required=True, metavar="CSV", help="the predictions, a new file")
@@ -291,29 +314,38 @@ def _schema(options) -> int:
 
 
 def _fit(options) -> None:
-    from helpers.data import Schema, tables
+    from helpers.data import tables
+    from helpers.meta import spending
     from helpers.meta.published import PublishedClassifier
     from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
     with _bad_input_refused():
         out = _new_file("--out", options.out)
-        card = _new_file("--card", options.card or Path(options.out).with_suffix(".html"))
-        if card == out:
-            raise ChapterError(f"--card must be another file than --out, got {str(out)!r}")
-        schema = Schema.read(options.schema) if options.schema else tables.schema_of(options.file)
+        file = tables.found(options.file)
+        beside = Path(options.schema) if options.schema else tables.schema_beside(file)
+        schema = tables.schema_of(file, options.schema)
         if options.label not in (None, schema.label):
             raise ChapterError(f"--label must be the label of the schema, {schema.label!r}, got {options.label!r}")
         relation = dict(zip(RELATIONS, (REPLACE_ONE, ADD_REMOVE), strict=True))[options.neighbouring]
         budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": relation}
-        with warnings.catch_warnings(action="ignore"):  # of whatever a library says about the records
-            classifier = PublishedClassifier.fit(options.file, schema, **budget)
-    from helpers.book.card import render
+        spent: list = []
 
-    # The page is made first: if that fails, no classifier is left without its card.
-    page = render(classifier)
-    classifier.save(out)
-    card.write_text(page, encoding="utf-8")
-    print(f"{classifier.guarantee}\n{out}\n{card}")
+        def begin(promised):
+            spent.extend(spending.begin(spending.beside(beside), promised, options.budget))
+
+        with _folder_that_appears(out) as folder:
+            with warnings.catch_warnings(action="ignore"):  # of whatever a library says about the records
+                classifier = PublishedClassifier.fit(
+                    file, schema, **budget, measure=not options.no_quality, on_begin=begin
+                )
+            from helpers.book import card
+
+            classifier.save(folder / "model.json")
+            (folder / "card.html").write_text(card.render(classifier, spent), encoding="utf-8")
+    for warning in card.warnings(classifier, spent):
+        print(f"dpbook: warning: {warning}", file=sys.stderr)
+    word, reason = card.verdict(classifier)
+    print(classifier.guarantee, f"{word}: {reason}", out / "model.json", out / "card.html", sep="\n")
 
 
 def _predict(options) -> None:
@@ -321,10 +353,51 @@ def _predict(options) -> None:
     from helpers.meta.published import PublishedClassifier
 
     with _bad_input_refused():
-        out = _new_file("--out", options.out)
-        answer = PublishedClassifier.load(options.model).predict(tables.read(options.file))
-    answer.to_csv(out, index=False)
+        out, model = _new_file("--out", options.out), Path(options.model)
+        classifier = PublishedClassifier.load(model / "model.json" if model.is_dir() else model)
+        table = tables.read(options.file, quoted_newlines=classifier.schema.quoted_newlines)
+        answer = classifier.predict(table)
+    # Written under another name first, so that a full disk leaves no half of the answer under this one.
+    part = out.with_name(out.name + ".part")
+    try:
+        answer.to_csv(part, index=False)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
     print(out)
+
+
+@contextmanager
+def _folder_that_appears(out: Path) -> Iterator[Path]:
+    """A new folder for several files, which is there under its name when all of them are complete, or not at all.
+
+    Its place is reserved at once: another run that would write there is refused. What a killed run has left is removed.
+    """
+    part = out.with_name(out.name + ".part")
+    part.mkdir(exist_ok=True)
+    reserved = os.open(part, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(reserved, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another run may have given the folder its name between the two calls.
+            free = part.exists() and os.path.samestat(os.fstat(reserved), part.stat()) and not out.exists()
+        except BlockingIOError:
+            free = False
+        if not free:
+            raise ChapterError(f"--out must be a place where no other run writes, got {str(out)!r}")
+        try:
+            for left in part.iterdir():
+                left.unlink()
+            yield part
+            for file in part.iterdir():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+            part.rename(out)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    finally:
+        os.close(reserved)
 
 
 @contextmanager

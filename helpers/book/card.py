@@ -1,43 +1,57 @@
-"""The privacy card of a published classifier as one HTML page: what is promised, what was learned, what to expect.
+"""The privacy card of a published classifier as one HTML page: what is promised, how good it is, at what risk.
 
-Everything on it is public, or has been released with the classifier; nothing is computed from records. What stands on
-every card is in `card.html`.
+Everything on it is public, or has been released with the classifier; nothing is computed from records. Its headings
+follow the questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees, 2025): the unit, the
+parameters, the accounting, the bounding of contributions, the threats and what is excluded. What stands on every card
+is in `card.html`.
 """
 
 import html
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 
 import matplotlib
-import numpy as np
 import pandas as pd
 
 from helpers.book import results
 from helpers.book.shapes import plot_shapes
 from helpers.data.schema import Schema
+from helpers.meta import spending
 from helpers.meta.published import PublishedClassifier
-from helpers.privacy import REPLACE_ONE
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee
 
 QUALITY = "private-classifiers-quality"
 """The recorded table of what each `method` reached: `relation`, `dataset`, `n`, `minority`, `features`, `epsilon`,
 `splits`, and of each score the mean, `SCORE_low` and `SCORE_high`, the least and most of single fits."""
 METHOD = "moments"
 """The classifier of `dpbook fit`, as that table calls it."""
+GUESSING = 0.5  # balanced accuracy of a classifier that does not look at the records
+_NEAR = 0.1  # above it, in balanced accuracy, that is still close to guessing
+_USEFUL = 0.15  # above it, from which on it is called useful
+_MOST_EPSILON = 10.0  # from which on the odds of the promise are beyond 20,000 to 1
+_MANY_FITS = 3
 _SCORES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
-_DELTA = "<li>Delta must be far less than one over the number of records, which is not shown to be so here.</li>"
-_NEAREST = 3  # recorded data sets that are shown
+_MEANING = {
+    "balanced accuracy": "balanced accuracy (mean over the classes of the share that is recognised)",
+    "recall": "recall (share of the rare cases that is found)",
+    "precision": "precision (share of the alarms that is right)",
+}
+_SIMILAR = 2.0  # ratio of epsilon times rare records that is similar
 _BAR = 1.96  # standard deviations of the noise in a 95 % interval
+_RELATIONS = {REPLACE_ONE: "replace-one", ADD_REMOVE: "add/remove"}
 
 
-def render(classifier: PublishedClassifier) -> str:
+def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> str:
     """The page.
 
     Parameters
     ----------
     classifier : PublishedClassifier
+    spent : sequence of Guarantee
+        Of all fits to the table that are known, this one too.
 
     Returns
     -------
@@ -45,63 +59,203 @@ def render(classifier: PublishedClassifier) -> str:
         HTML without scripts or references to other files; the shapes of the model are SVG within it.
     """
     schema, guarantee, marginals = classifier.schema, classifier.guarantee, classifier.model.marginals_
-    is_public = guarantee.neighbouring is REPLACE_ONE
-    relation = "replace-one" if is_public else "add/remove"
-    count, reach = float(marginals.counts[-1]), _BAR * marginals.noise_scale
+    word, reason = verdict(classifier)
     texts = {
         "label": schema.label,
+        "word": word,
+        "reason": reason,
+        "unit": _unit(schema),
+        "relation": _relation(guarantee),
+        "epsilon": f"{guarantee.epsilon:g}",
+        "odds": f"{math.exp(min(guarantee.epsilon, 700)):,.3g}",
+        "belief": f"{100 / (1 + math.exp(-guarantee.epsilon)):.3g}",
+        "delta": f"1 in {1 / guarantee.delta:,.0f}",
         "records": f"{marginals.n_records:,.0f}",
-        "known": "public" if is_public else "with noise",
+        "known": "public" if guarantee.neighbouring is REPLACE_ONE else "with noise",
         "rare": schema.class_names[-1],
-        "count": f"{count:,.0f}",
-        "reach": f"{reach:,.0f}",
-        "hidden": "; so few that the noise may be all of it" if count < reach else "",
+        "count": f"{marginals.counts[-1]:,.0f}",
+        "reach": f"{_BAR * marginals.noise_scale:,.0f}",
+        "bounding": _bounding(schema),
+        "accounting": _accounting(classifier, spent),
         "basis": schema.basis,
         "first": schema.class_names[0],
         "versions": ", ".join(f"{name} {version}" for name, version in classifier.versions.items()),
     }
     return Template(Path(__file__).with_name("card.html").read_text(encoding="utf-8")).substitute(
         {key: html.escape(text) for key, text in texts.items()},
+        warnings="".join(f'<p class="warning">{html.escape(text)}.</p>' for text in warnings(classifier, spent)),
         guarantee=guarantee._repr_html_(),
-        delta="" if is_public else _DELTA,
+        measured=_measured(classifier),
+        recorded=_recorded(classifier),
         shapes=_shapes(classifier),
-        quality=_quality(expected_quality(marginals.n_records, count, guarantee.epsilon, relation)),
         columns=_columns(schema),
     )
 
 
-def expected_quality(
-    n_records: float, n_minority: float, epsilon: float, relation: str = "replace-one"
-) -> tuple[pd.DataFrame, str] | None:
-    """Recorded results of the data sets that are most like one of this size at about this epsilon.
+def verdict(classifier: PublishedClassifier) -> tuple[str, str]:
+    """Whether the classifier is of use, in a word, and the reason.
+
+    "useful", "limited" (better than guessing, and not by much), "guessing" (close to it at best) or "unknown" (what
+    was measured allows both, or nothing was).
+    """
+    if classifier.quality is None:
+        band = recorded_quality(_product(classifier), _RELATIONS[classifier.guarantee.neighbouring])
+        if band is None or band[0].balanced_accuracy.max() >= GUESSING + _NEAR:
+            return "unknown", "nobody was held out, so nothing was measured"
+        return "guessing", (
+            f"nobody was held out, and on all {len(band[0])} recorded tables with a similar product of epsilon and "
+            f"rare records the balanced accuracy was below {GUESSING + _NEAR:g}, where guessing has {GUESSING:g}"
+        )
+    low, _, high = classifier.quality.intervals().loc["balanced accuracy"]
+    guessing = 1 / len(classifier.schema.class_names)
+    reason = (
+        f"on people who were held out its balanced accuracy was {low:.2f} to {high:.2f} (95 % interval), where "
+        f"guessing has {guessing:.2f} and no error 1.00"
+    )
+    # With more classes guessing is worse, and the words keep their distances from it.
+    near, useful = (guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
+    if low >= useful:
+        return "useful", reason
+    if high < near:
+        return "guessing", reason
+    return ("limited" if low > guessing else "unknown"), reason
+
+
+def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> list[str]:
+    """What should be known before the classifier is used, from public and released numbers alone."""
+    guarantee, marginals = classifier.guarantee, classifier.model.marginals_
+    found = []
+    if guarantee.epsilon > _MOST_EPSILON:
+        found.append(
+            f"epsilon is {guarantee.epsilon:g}: above {_MOST_EPSILON:g} the promise is too weak to protect anybody"
+        )
+    if guarantee.unit != "person":
+        found.append("the promise is for single rows: a person of whom there are several is protected less, or not")
+    if guarantee.delta * marginals.n_records > 1:
+        found.append(
+            f"delta is {guarantee.delta:g}, more than one over the {marginals.n_records:,.0f} records: that would "
+            "allow to publish one of them"
+        )
+    if marginals.counts[-1] < _BAR * marginals.noise_scale:
+        found.append(
+            f"the rare class has about {marginals.counts[-1]:,.0f} records, and the noise on this count reaches "
+            f"{_BAR * marginals.noise_scale:,.0f}: there may be none"
+        )
+    band = recorded_quality(_product(classifier), _RELATIONS[guarantee.neighbouring])
+    if band is not None and band[0].balanced_accuracy.median() < GUESSING + _NEAR / 2:
+        found.append(
+            f"epsilon times rare records is about {_product(classifier):,.0f}, where most recorded tables were near "
+            f"guessing (median balanced accuracy {band[0].balanced_accuracy.median():.2f})"
+        )
+    if len(spent) >= _MANY_FITS:
+        together = spending.total(spent)
+        found.append(f"this is fit number {len(spent)} to this table: all together promise only {together}")
+    return found
+
+
+def recorded_quality(product: float, relation: str = "replace-one") -> tuple[pd.DataFrame, str] | None:
+    """All recorded results with a similar product of epsilon and number of rare records.
 
     Parameters
     ----------
-    n_records, n_minority : float
-        Public or released, since the choice of rows depends on them.
-    epsilon : float
+    product : float
+        Of numbers that are public or released, since the choice of rows depends on them.
     relation : {"replace-one", "add/remove"}
 
     Returns
     -------
     (DataFrame, str) or None
-        Rows of the recorded table, nearest first, and its label; None where no such table is recorded. The column
-        `within` says whether the recorded sets have such sizes at all.
+        Rows of the recorded table, within a factor of two, and its label; None where there are none.
     """
     if QUALITY not in results.recorded_names():
         return None
     table, label = results.recorded(QUALITY)
     table = table[(table.method == METHOD) & (table.relation == relation)]
-    asked = {"n": n_records, "minority": n_minority}
-    table = table.assign(within=all(table[name].min() <= size <= table[name].max() for name, size in asked.items()))
+    products = table.epsilon * table.minority
+    table = table[products.between(product / _SIMILAR, product * _SIMILAR)]
+    return (table, label) if len(table) else None
 
-    def away(column: str, value: float) -> pd.Series:
-        # Distance in ratios: 100 records are as far from 1,000 as these from 10,000.
-        return (np.log(table[column].clip(lower=1e-9)) - math.log(max(value, 1e-9))).abs()
 
-    table = table[away("epsilon", epsilon) == away("epsilon", epsilon).min()]
-    order = (away("n", n_records) + away("minority", max(n_minority, 1.0))).sort_values(kind="stable").index
-    return table.loc[order[:_NEAREST]], label
+def _product(classifier: PublishedClassifier) -> float:
+    """Epsilon times the released number of rare records, of which there is at least one."""
+    return classifier.guarantee.epsilon * max(float(classifier.model.marginals_.counts[-1]), 1.0)
+
+
+def _relation(guarantee: Guarantee) -> str:
+    theirs = "what is recorded of Alice" if guarantee.unit == "person" else "one certain row"
+    if guarantee.neighbouring is REPLACE_ONE:
+        return f"the table holds {theirs}, or something else in its place"
+    return f"the table holds {theirs}, or does not"
+
+
+def _unit(schema: Schema) -> str:
+    if schema.person is not None:
+        return f"A person, with all rows that have the same {schema.person!r}."
+    if schema.rows_per_person is None:
+        return (
+            "A row, and no person: how many rows a person has is not known. Somebody with ten rows is protected with "
+            "ten times this epsilon, which may be no protection."
+        )
+    if schema.rows_per_person == 1:
+        return "A person, who has one row in the table."
+    return f"A person, who has at most {schema.rows_per_person} rows in the table."
+
+
+def _bounding(schema: Schema) -> str:
+    if schema.person is not None:
+        return "Each row of a person with m rows counts with weight 1/m, so that all people weigh the same."
+    if (schema.rows_per_person or 1) > 1:
+        return f"All noise is {schema.rows_per_person} times what it would be for one row of a person."
+    return "A row counts once, and no more than any other."
+
+
+def _accounting(classifier: PublishedClassifier, spent: Sequence[Guarantee]) -> str:
+    guarantee = classifier.guarantee
+    told = f"{guarantee.source[:1].upper()}{guarantee.source[1:]}."
+    if len(spent) > 1:
+        told += f" With the {len(spent) - 1} earlier fits to this table that are noted: {spending.total(spent)}."
+    elif spent:
+        told += " No earlier fit to this table is noted."
+    return told
+
+
+def _measured(classifier: PublishedClassifier) -> str:
+    """What was measured on the people held out, in sentences and as a table."""
+    if classifier.quality is None:
+        return "<p>Nobody was held out, so nothing was measured.</p>"
+    table, names = classifier.quality.intervals(), classifier.schema.class_names
+    low, middle, high = table.loc["precision"]
+    each = f"about {1 / max(middle, 1e-3):,.0f} for each case found"
+    said = f"Of its alarms, {100 * low:.0f} to {100 * high:.0f} % are right: {each}."
+    if len(names) == 2:
+        said += (
+            f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: a cut-off of one half "
+            "would hardly ever find a rare case."
+        )
+    rows = [
+        (_MEANING.get(name, name), *(f"{value:,.0f}" if name.startswith("alarms") else f"{value:.2f}" for value in row))
+        for name, row in zip(table.index, table.to_numpy(), strict=True)
+    ]
+    return f"<p>{html.escape(said)}</p>" + _table(("of records like these", "at least", "about", "at most"), rows)
+
+
+def _recorded(classifier: PublishedClassifier) -> str:
+    """What was reached on other tables with a similar product of epsilon and rare records."""
+    relation = _RELATIONS[classifier.guarantee.neighbouring]
+    found = recorded_quality(_product(classifier), relation)
+    if found is None:
+        return "<p>No results are recorded for other tables of this kind.</p>"
+    table, label = found
+    rows = (
+        (name, *(f"{value:.2f}" for value in (table[score].min(), table[score].median(), table[score].max())))
+        for score, name in _SCORES.items()
+    )
+    return (
+        f"<p>On {table.dataset.nunique()} other tables with a similar product of epsilon and rare records "
+        f"({_product(classifier) / _SIMILAR:,.0f} to {_product(classifier) * _SIMILAR:,.0f}; {relation}; "
+        f"{html.escape(label)}) the same method reached, in means over splits:</p>"
+        + _table(("", "worst table", "median", "best table"), rows)
+    )
 
 
 def _shapes(classifier: PublishedClassifier) -> str:
@@ -113,29 +267,6 @@ def _shapes(classifier: PublishedClassifier) -> str:
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     _, _, svg = drawn.getvalue().partition("<svg")
     return _wide(f'<svg role="img" aria-label="what each column adds to the log-odds"{svg}')
-
-
-def _quality(found: tuple[pd.DataFrame, str] | None) -> str:
-    """The answer of `expected_quality` as a paragraph and a table."""
-    if found is None:
-        return "<p>No results are recorded for this classifier: what to expect is not known.</p>"
-    table, label = found
-    beyond = "" if table.within.all() else " No recorded set is as large, or as small, as yours."
-    rows = (
-        (row["dataset"], f"{row['n']:,}", f"{row['minority']:,}", *(_ranged(row, score) for score in _SCORES))
-        for _, row in table.iterrows()
-    )
-    return (
-        f"<p>What this classifier reached at epsilon = {table.epsilon.iloc[0]:g} ({table.relation.iloc[0]}) on the "
-        "recorded data sets nearest in size: means, and in brackets the least and most of single fits on "
-        f"{table.splits.min()} splits or more ({html.escape(label)}). How hard a set is differs more than its size: "
-        f"this is no promise for yours, and nothing of it was computed from your records.{beyond}</p>"
-        + _table(("data set", "records", "of the rare class", *_SCORES.values()), rows)
-    )
-
-
-def _ranged(row: pd.Series, score: str) -> str:
-    return f"{row[score]:.2f} ({row[f'{score}_low']:.2f} to {row[f'{score}_high']:.2f})"
 
 
 def _columns(schema: Schema) -> str:

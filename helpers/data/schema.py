@@ -305,7 +305,7 @@ class Schema:
     def sources(self) -> tuple[str, ...]:
         """Columns that a table must have to be learned from, the label last."""
         features = (source for column in self.columns for source in column.sources)
-        return (*features, *[self.person] * (self.person is not None), self.label)
+        return (*features, *([] if self.person is None else [self.person]), self.label)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from helpers.privacy.accounting import (
 from helpers.validation import check_choice, check_integer, check_real
 
 RELATION_NAMES = {ADD_REMOVE: "add/remove-one", REPLACE_ONE: "replace-one"}
+UNITS = {"record": "one record", "person": "one person, with all that is recorded of them"}
 COMPOSITION_METHODS = ("basic", "advanced", "optimal", "rdp", "pld")
 
 _COMPOSITION_SOURCES = {
@@ -66,6 +67,8 @@ class Guarantee:
         What must be public or true for the guarantee to hold; kept as a tuple.
     source : str
         Where the guarantee comes from (paper, theorem).
+    unit : {"record", "person"}
+        What neighbouring data sets differ in: one record, or all records of one person.
 
     Raises
     ------
@@ -86,6 +89,7 @@ class Guarantee:
     event: dp_event.DpEvent | None = None
     assumes: tuple[str, ...] = ()
     source: str = ""
+    unit: str = "record"
 
     def __post_init__(self):
         # `check_real` refuses infinity, which is allowed for this one field.
@@ -93,6 +97,7 @@ class Guarantee:
             object.__setattr__(self, "epsilon", check_real("epsilon", self.epsilon, low=0))
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0, high=1))
         check_choice("neighbouring", self.neighbouring, (ADD_REMOVE, REPLACE_ONE))
+        check_choice("unit", self.unit, UNITS)
         if not isinstance(self.event, dp_event.DpEvent | None):
             raise ValueError(f"event must be a DpEvent or None, got {self.event!r}")
         try:  # equal events are counted, by their hash
@@ -286,7 +291,8 @@ class Guarantee:
         return _worst_event(self.epsilon, self.delta) if self.event is None else self.event
 
     def __str__(self) -> str:
-        return f"({self.epsilon:.4g}, {self.delta:.4g})-DP, {RELATION_NAMES[self.neighbouring]}"
+        whom = "" if self.unit == "record" else f", for a {self.unit}"
+        return f"({self.epsilon:.4g}, {self.delta:.4g})-DP, {RELATION_NAMES[self.neighbouring]}{whom}"
 
     def _repr_html_(self) -> str:
         """The privacy card: an HTML description list, styled by the book."""
@@ -294,6 +300,7 @@ class Guarantee:
         rows = {
             "Epsilon": f"{self.epsilon:.4g}",
             "Delta": f"{self.delta:.4g}",
+            "Protects": UNITS[self.unit],
             "Neighbouring data sets": RELATION_NAMES[self.neighbouring],
             "Assumed public or true": f"<ul>{assumed}</ul>" if assumed else "nothing",
             "Source": escape(self.source) or "not stated",
@@ -312,7 +319,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     Parameters
     ----------
     guarantees : iterable of Guarantee
-        At least one; all of the same neighbouring relation.
+        At least one; all of the same neighbouring relation and for the same unit.
     method : {"basic", "advanced", "optimal", "rdp", "pld"}
         "advanced" and "optimal" need equal epsilons and equal deltas. "rdp" and "pld" account for the events;
         a guarantee without one counts as the worst mechanism with its epsilon and delta, which "rdp" can do
@@ -330,7 +337,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     Raises
     ------
     ValueError
-        No guarantees, different relations, a `delta` that the method cannot use, unequal guarantees for a
+        No guarantees, different relations or units, a `delta` that the method cannot use, unequal guarantees for a
         homogeneous theorem, or an event that the accountant does not support.
 
     Notes
@@ -350,6 +357,8 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
     relation = parts[0].neighbouring
     if any(g.neighbouring is not relation for g in parts):
         raise ValueError("guarantees must have one neighbouring relation, got add/remove-one and replace-one")
+    if any(g.unit != parts[0].unit for g in parts):
+        raise ValueError("guarantees must be for one unit, got some for a record and some for a person")
     first, count = parts[0], len(parts)
     # Equal events are counted, because n equal events compose far faster than n different ones.
     counted = Counter(g.as_event() for g in parts)
@@ -377,7 +386,7 @@ def compose(guarantees: Iterable[Guarantee], method: str = "basic", *, delta: fl
             raise ValueError(f"delta must exceed the sum of the deltas, {count * first.delta:g}, got {delta!r}")
     assumes = tuple(dict.fromkeys(item for g in parts for item in g.assumes))
     source = f"{count} releases, {_COMPOSITION_SOURCES[method]}"
-    return Guarantee(epsilon, total, relation, event, assumes, source)
+    return Guarantee(epsilon, total, relation, event, assumes, source, parts[0].unit)
 
 
 def _worst_event(epsilon: float, delta: float) -> dp_event.DpEvent:
