@@ -133,6 +133,7 @@ _OTHERS = {
     "delta": (1e-3,),
     "mistake_costs": ({0: 0.5, 1: 1.0},),
     "neighbouring": (ADD_REMOVE,),
+    "rows_per_person": (3,),
 }
 _PUBLIC_LABELS = "public-strata"  # of bagging: its guarantee is about features only, and its own tests are too
 _COMPANIONS = {

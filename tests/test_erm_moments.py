@@ -407,6 +407,7 @@ def test_few_records_and_one_class_are_no_errors(relation, n):
         ({"delta": 1.0}, "^delta must"),
         ({"marginals_share": 1.0}, "^marginals_share must"),
         ({"neighbouring": "replace"}, "^neighbouring must"),
+        ({"rows_per_person": 0}, "^rows_per_person must"),
         ({"classes": (1,)}, "^classes must"),
         ({"random_state": np.random.default_rng(0)}, "^random_state must"),
         ({"domain": [[0, 1]]}, "^domain must have the 2 features of X, got 1"),
@@ -419,6 +420,86 @@ def test_bad_parameters_are_refused(parameters, message):
     X, y = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([0, 1])
     with pytest.raises(ValueError, match=message):
         PrivateMomentClassifier(**parameters).fit(X, y)
+
+
+def of_persons(X, y, persons, relation, monkeypatch, seed=0):
+    """What a fit to rows of these persons would publish without noise, and the fitted model."""
+    # The noise of a seed depends on the rows; here it must not, so that two fits can be compared.
+    monkeypatch.setattr(
+        PrivateMomentClassifier, "_noise_generator", lambda *arguments: np.random.default_rng(seed), raising=True
+    )
+    model = PrivateMomentClassifier(epsilon=3.0, delta=1e-4, neighbouring=relation)
+    return model.fit(X, y, persons)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_rows_written_ten_times_change_nothing_where_their_persons_are_named(monkeypatch, relation):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (200, 3)), rng.integers(0, 2, 200)
+    once = of_persons(X, y, np.arange(200), relation, monkeypatch)
+    order = rng.permutation(2000)
+    often = of_persons(
+        np.tile(X, (10, 1))[order], np.tile(y, 10)[order], np.tile(np.arange(200), 10)[order], relation, monkeypatch
+    )
+    plain = of_persons(X, y, None, relation, monkeypatch)
+    for one in (once, often):
+        assert one.guarantee_.unit == "person"
+        assert one.marginals_.n_records == plain.marginals_.n_records
+        np.testing.assert_allclose(one.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(one.marginals_.counts, plain.marginals_.counts, rtol=1e-9)
+    assert plain.guarantee_.unit == "record"
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(st.integers(0, 10_000))
+def test_a_person_moves_no_more_than_a_row_does(relation, seed):
+    """A person of up to five rows with any labels, beside two others: both releases, in units of what is billed."""
+    rng = np.random.default_rng(seed)
+    domain = Domain.from_bounds([[-1, 1]] * 2, n_bins=8)
+    features = RankFeatures(domain, [rng.dirichlet(np.ones(8)) for _ in range(2)])
+    priors = np.array([0.8, 0.2])
+
+    def rows(count):
+        # Extreme rows, and copies of one, move the most.
+        return np.repeat(rng.choice([-1.0, -0.9, 0.9, 1.0], (1, 2)), count, axis=0), rng.integers(0, 2, count)
+
+    def asked(persons):
+        X, y = (np.concatenate(part) for part in zip(*persons, strict=True))
+        weights = np.concatenate([np.full(len(labels), 1 / len(labels)) for _, labels in persons])
+        sizes = np.bincount(y, weights, minlength=2)
+        records = moments.Table([moments.Block(moments.Rows(X), y, weights)], (len(persons), 2), sizes)
+        found = []
+        seen = Ledger(records, relation, np.random.default_rng(0))
+
+        def gaussian(query, sensitivity, noise_multiplier, units=1.0):
+            exact = query(records)
+            scales = units if isinstance(units, tuple) else [units] * len(exact)
+            parts = [np.ravel(part / unit) / sensitivity for part, unit in zip(exact, scales, strict=True)]
+            found.append(np.concatenate(parts))
+            return exact
+
+        seen.gaussian = gaussian
+        noisy_marginals(seen, domain, 1.0)
+        moments._noisy_moments(seen, features, priors, 1.0)
+        return found
+
+    others = [rows(1), rows(3)]
+    here = [*others, rows(int(rng.integers(1, 6)))]
+    there = [*others, rows(int(rng.integers(1, 6)))] if relation is REPLACE_ONE else others
+    for one, other in zip(asked(here), asked(there), strict=True):
+        assert np.linalg.norm(one - other) <= 1 + 1e-9
+
+
+def test_where_nobody_knows_whose_rows_they_are_the_noise_is_for_all_that_a_person_may_have():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (50, 2)), np.tile([0, 1], 25)
+    one, four = (PrivateMomentClassifier(1.0, 1e-4, rows_per_person=k).fit(X, y) for k in (1, 4))
+    assert four.marginals_.noise_scale == pytest.approx(4 * one.marginals_.noise_scale)
+    assert "no person has more than 4 rows" in four.guarantee_.assumes
+    assert (one.guarantee_.unit, four.guarantee_.unit) == ("record", "person")
+    assert four.guarantee_.event == one.guarantee_.event
+    for groups, k in ((np.arange(50), 2), (np.arange(49), 1)):
+        with pytest.raises(ValueError, match=r"groups must be None|inconsistent numbers of samples"):
+            PrivateMomentClassifier(1.0, 1e-4, rows_per_person=k).fit(X, y, groups)
 
 
 def test_a_failed_fit_leaves_nothing_of_the_one_before():

@@ -73,7 +73,7 @@ def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> 
     return math.sqrt(squares / (1 - LABEL_SHARE))
 
 
-def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
+def noisy_marginals(ledger: Ledger, domain: Domain, mu: float, n_rows: int = 1) -> Marginals:
     """Marginals by one Gaussian mechanism of parameter `mu`, sensitivity over standard deviation of the noise.
 
     Parameters
@@ -85,6 +85,8 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
         Public.
     mu : float
         Above 0.
+    n_rows : int
+        The most rows of one person, if persons are to be protected and not rows.
     """
     sensitivity, replaced = marginals_sensitivity(domain, ledger.neighbouring), ledger.neighbouring is REPLACE_ONE
     # A record moves the class sizes by 1, or a replaced one by sqrt(2), in l2: times this weight it is `LABEL_SHARE` of
@@ -102,8 +104,8 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
             answers += [level[::2] - level[1::2] for level in node_sums(counts)[1:]] if depth else [counts]
         return answers
 
-    counts, *answers = ledger.gaussian(told, sensitivity, 1 / mu)
-    counts, noise_scale = counts / weight, sensitivity / mu
+    counts, *answers = ledger.gaussian(told, n_rows * sensitivity, 1 / mu)
+    counts, noise_scale = counts / weight, n_rows * sensitivity / mu
     noisy = [[answers.pop(0) for _ in range(depth or 1)] for depth in levels]
     on_count = noise_scale / weight
     if replaced:
@@ -118,10 +120,10 @@ def noisy_marginals(ledger: Ledger, domain: Domain, mu: float) -> Marginals:
     return Marginals(cells, counts, sizes / sizes.sum(), n_records, on_count)
 
 
-def _cell_counts(domain: Domain, block: Block) -> NDArray[np.intp]:
+def _cell_counts(domain: Domain, block: Block) -> NDArray:
     """Numbers of records in the cells of all attributes, one after the other."""
-    X = block.rows.base
-    return np.concatenate([np.bincount(one.encode(X), minlength=one.size) for one in domain.attributes])
+    X, weights = block.rows.base, block.weights
+    return np.concatenate([np.bincount(one.encode(X), weights, minlength=one.size) for one in domain.attributes])
 
 
 class RankFeatures:

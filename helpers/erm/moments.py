@@ -23,10 +23,16 @@ whose two terms in c r s are at most <a_y, a_z>^2/q^2 together, so that 2 k^2 <=
 **S is free**, it costs no more than the first sum does alone. One record more or less moves the sums by at most
 |a_y| sqrt(1 + k^2), and S by 1, which is paid for.
 
+**What one person moves.** All of this is sums over rows. Where it is known which rows are of one person, each of their
+m rows counts with weight 1/m: what the person adds is then a mean of what single rows add, and a mean of changes is no
+longer than the longest of them. So a person is protected at the price of a row. Where it is known only that nobody has
+more than k rows, they move k times as much, and the noise is k times as large.
+
 Source: the sufficient statistics of Vu and Slavkovic 2009 and of Wang 2018 (adaptive ridge), on ranks.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,7 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import helmert
 from scipy.special import expit, log_expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from helpers.data.domain import Domain
 from helpers.erm.marginals import RankFeatures, noisy_marginals
@@ -43,7 +49,7 @@ from helpers.erm.partitions import gathered, is_dask, is_partitioned, table
 from helpers.erm.risk import Block, Rows, Table
 from helpers.predictions import ScorePredictions
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, NeighboringRelation, PrivateMixin, gaussian_mu
-from helpers.validation import Check, any_value, choice, label_codes, real, validate_records
+from helpers.validation import Check, any_value, choice, integer, label_codes, real, validate_records
 
 _N_BINS = 32
 # Least q under replace-one. Noise on the means grows with q, and t does not depend on it. But k^2, at most
@@ -57,6 +63,7 @@ _GAPS = (0.7, 3.0)  # distances of class means, in standard deviations of the sc
 _WITHIN = 0.1  # least share of a score's variance that is within the classes
 _BLOCK = 1 << 22  # entries of rows at a time
 _MOST_FEATURES = 4000
+_MOST_ROWS = 1000  # of a person
 
 
 class Shape(NamedTuple):
@@ -105,6 +112,9 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         Of the squared Gaussian parameter for the first release, in (0, 1).
     neighbouring : NeighboringRelation
         `REPLACE_ONE` (the number of records is public) or `ADD_REMOVE` (it is not).
+    rows_per_person : int
+        The most rows of one person, whom the guarantee protects, 1 or more; all noise grows with it. Not for rows whose
+        persons are named in `fit`.
     random_state : None or int
         None, except to reproduce a result (`PrivateMixin`).
 
@@ -152,6 +162,7 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         "classes": any_value,
         "marginals_share": real(low=0, high=1, inclusive="neither"),
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
+        "rows_per_person": integer(low=1, high=_MOST_ROWS),
     }
 
     def __init__(
@@ -162,6 +173,7 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         classes=(0, 1),
         marginals_share=0.15,
         neighbouring=REPLACE_ONE,
+        rows_per_person=1,
         random_state=None,
     ):
         self.epsilon = epsilon
@@ -170,12 +182,15 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         self.classes = classes
         self.marginals_share = marginals_share
         self.neighbouring = neighbouring
+        self.rows_per_person = rows_per_person
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn from records X (n, d) with labels y (n,); returns self.
 
         They may be arrays, or of numbers alone memory maps, `Chunks` or Dask collections (`helpers.erm.partitions`).
+        `groups` (n,) says of each row of an array whose it is. The guarantee is then for persons, each of whom counts
+        as one record, and their number is what is public under replace-one.
         """
         self._forget()
         self._check_parameters()
@@ -191,6 +206,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         else:
             X, y = validate_records(self, X, y, dtype=dtype, ensure_min_samples=fewest)
         domain = self._public_domain(X.shape[1])
+        if groups is not None and (in_parts or self.rows_per_person > 1):
+            raise ValueError("groups must be None for records in parts or with rows_per_person above 1, got some")
         # A record that the domain does not allow is found by the first query, which then releases nothing; but on a
         # worker it must not raise, and is looked for beforehand.
         if in_parts:
@@ -199,24 +216,35 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             key: tuple = () if self.random_state is None else (records.shape, records.fingerprint())
         else:
             codes = label_codes(y, np.array(domain.classes))
-            sizes = np.bincount(codes, minlength=len(domain.classes))
-            records, key = Table([Block(Rows(X), codes)], X.shape, sizes), (X, y)
+            n_persons, weights, key = len(X), None, (X, y)
+            if groups is not None:
+                groups = column_or_1d(groups)
+                check_consistent_length(X, groups)
+                _, persons, n_rows = np.unique(groups, return_inverse=True, return_counts=True)
+                n_persons, weights, key = len(n_rows), 1 / n_rows[persons], (X, y, persons)
+            sizes = np.bincount(codes, weights, minlength=len(domain.classes))
+            records = Table([Block(Rows(X), codes, weights)], (n_persons, X.shape[1]), sizes)
         ledger = Ledger(records, self.neighbouring, self._noise_generator(*key))
         ledger.assume(*records.assumes)
-        self._learn(domain, ledger)
+        self._learn(domain, ledger, "record" if groups is None and self.rows_per_person == 1 else "person")
         return self
 
-    def _learn(self, domain: Domain, ledger: Ledger) -> None:
+    def _learn(self, domain: Domain, ledger: Ledger, unit: str) -> None:
         """Set what is fitted, from two answers of the ledger."""
-        mu = gaussian_mu(self.epsilon, self.delta)
+        # k rows of a person move k times what one does, which is as if the budget were a k-th of it; the ledger bills
+        # the longer move.
+        mu, k = gaussian_mu(self.epsilon, self.delta), self.rows_per_person
+        if k > 1:
+            ledger.assume(f"no person has more than {k} rows")
         first, second = mu * math.sqrt(self.marginals_share), mu * math.sqrt(1 - self.marginals_share)
         self.classes_ = np.array(domain.classes)
-        self.marginals_ = noisy_marginals(ledger, domain, first)
+        self.marginals_ = noisy_marginals(ledger, domain, first, k)
         self.features_ = RankFeatures(domain, self.marginals_.cells)
-        self._solve(_noisy_moments(ledger, self.features_, self.marginals_.priors, second))
+        self._solve(_noisy_moments(ledger, self.features_, self.marginals_.priors, second, k))
         source = "composition of Gaussian mechanisms (Dong, Roth and Su 2022, Corollary 3.3)"
         schema = f"domain public (bins, categories, set of labels): {domain.basis}"
-        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=(schema,))
+        given = ledger.guarantee(self.epsilon, self.delta, source=source, assumes=(schema,))
+        self.guarantee_ = replace(given, unit=unit)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds of the class against its share (n,), or (n, K); `predict` says yes above 0."""
@@ -352,8 +380,8 @@ def moments_noise(priors: NDArray, mu: float, neighbouring: NeighboringRelation)
     return 2 * math.sqrt(square) / mu, 2 * math.sqrt(2) / mu, math.sqrt(count)
 
 
-def _noisy_moments(ledger, features, priors, mu) -> _Moments:
-    """The second release, of a ledger of a `Table` of records (n, d)."""
+def _noisy_moments(ledger, features, priors, mu, n_rows=1) -> _Moments:
+    """The second release, of a ledger of a `Table` of records (n, d), for persons with at most `n_rows` of them."""
     sigma, t, k = moments_noise(priors, 1.0, ledger.neighbouring)
     # Orthonormal rows (K - 1, K), each of which sums to zero as every a_y does.
     basis, size = helmert(len(priors)), RankFeatures.count(features.domain)
@@ -367,7 +395,8 @@ def _noisy_moments(ledger, features, priors, mu) -> _Moments:
 
     # The module's theorem: in units of the noise's own sizes all of it moves by 1.
     units = sigma, sigma, t, t / math.sqrt(2)
-    means, counts, squares, products = ledger.gaussian(moments, 1.0, 1 / mu, units)
+    means, counts, squares, products = ledger.gaussian(moments, float(n_rows), 1 / mu, units)
+    mu = mu / n_rows
     second = np.diag(squares)
     second[above] = products
     second.T[above] = products
@@ -387,8 +416,10 @@ def _sums(features, labels, block):
     size, width, start = labels.shape[1], RankFeatures.count(features.domain), 0
     sums = np.zeros((size + width, width))
     for rows in _clipped(features, block.rows.base):
-        sums[:size] += labels[block.codes[start : start + len(rows)]].T @ rows
-        sums[size:] += rows.T @ rows
+        here = slice(start, start + len(rows))
+        weighted = rows if block.weights is None else block.weights[here, None] * rows
+        sums[:size] += labels[block.codes[here]].T @ weighted
+        sums[size:] += rows.T @ weighted
         start += len(rows)
     return sums
 
