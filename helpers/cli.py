@@ -248,23 +248,31 @@ def _data(options) -> None:
     print(data.available().to_string(index=False))
 
 
-def _status(options) -> None:
-    known = chapters.chapters()
-    for chapter in known:
-        changes, last = chapter.changes(), chapter.record
+def _status(options) -> int:
+    sound, damaged = [], 0
+    for chapter in chapters.chapters():
+        try:
+            changes, last = chapter.changes(), chapter.record
+            sound.append(chapter)
+        except ChapterError as error:
+            damaged += 1
+            print(f"{chapter.name:32} {'damaged':9} {error}")
+            continue
         cost = f"{last['seconds']:4} s" if last else ""
         print(
             f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
         )
     # Once for each chapter, not for each of its tables.
-    parts = {chapter.name: freshness.of_tables(chapter.code) for chapter in known}
+    parts = {chapter.name: freshness.of_tables(chapter.code) for chapter in sound}
     for name in results.recorded_names():
         try:
             _, there = results.read(name)
         except ValueError as error:
+            damaged += 1
             print(f"{name:32} {'damaged':9} {error}")
             continue
         print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
+    return FAILED if damaged else 0
 
 
 def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
@@ -419,7 +427,3 @@ def _new_file(option: str, name: str | Path) -> Path:
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
         raise ChapterError(f"{option} must be in a folder that can be written, got {str(file)!r}")
     return file
-
-
-if __name__ == "__main__":
-    sys.exit(main())

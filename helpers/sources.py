@@ -257,7 +257,7 @@ def _source(name: str) -> str | None:
     beside = name.partition(".")[0] not in PACKAGES  # what tests share
     target = paths.ROOT.joinpath(*(["tests"] if beside else []), *name.split("."))
     files = (target / "__init__.py", target.with_suffix(".py"))
-    return next((file.read_text() for file in files if file.is_file()), None)
+    return next((file.read_text(encoding="utf-8") for file in files if file.is_file()), None)
 
 
 # Digests

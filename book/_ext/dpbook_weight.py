@@ -45,12 +45,12 @@ def _keep_used_icons(app: Sphinx, exception: Exception | None) -> None:
         return
     (folder / _DRAWING).write_text("// Icons are drawn by the font.\n")
     sources = [*folder.rglob("*.html"), *folder.glob("_static/scripts/*.js")]
-    used = {name for file in sources for name in _NAME.findall(file.read_text())}
-    styles = (folder / _STYLES).read_text()
+    used = {name for file in sources for name in _NAME.findall(file.read_text(encoding="utf-8"))}
+    styles = (folder / _STYLES).read_text(encoding="utf-8")
     styles = _ICON.sub(lambda icon: icon[0] if used & set(_NAME.findall(icon[1])) else "", styles)
     # One format is enough when a font is this small; this one is written without a further package.
     (folder / _STYLES).write_text(re.sub(r'url\([^)]*\.woff2\) format\("woff2"\),', "", styles))
-    named = {match for file in folder.rglob("*.css") for match in _CHARACTER.findall(file.read_text())}
+    named = {match for file in folder.rglob("*.css") for match in _CHARACTER.findall(file.read_text(encoding="utf-8"))}
     for font in (folder / _FONTS).glob("*.ttf"):
         _reduce(font, {ord(character) if character else int(code, 16) for character, code in named})
 

@@ -21,10 +21,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from helpers import paths, sources
-from helpers.book import freshness
+from helpers.book import freshness, strict_yaml
 from helpers.book.parameters import ChapterError, Parameter, read_cell, read_constraints, read_sets, require
 
 if TYPE_CHECKING:  # reading notebooks as JSON spares the command line a second
@@ -69,7 +67,11 @@ class Chapter:
 
     @property
     def _stored(self) -> dict[str, Any]:
-        return _loads(self.path.read_text())
+        """The notebook as JSON has it; a ChapterError names the file where it is none."""
+        try:
+            return _loads(self.path.read_bytes())
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise ChapterError(f"{self.path.name} must be a notebook, got {type(error).__name__}") from None
 
     @property
     def _metadata(self) -> dict[str, Any]:
@@ -77,8 +79,10 @@ class Chapter:
 
     @property
     def title(self) -> str:
-        heading = re.search(r"^# (.+)$", _source(self._stored["cells"][0]), re.MULTILINE)
-        assert heading, f"the first cell of {self.path} must have a heading"
+        first = "".join(map(_source, self._stored["cells"][:1]))
+        heading = re.search(r"^# (.+)$", first, re.MULTILINE)
+        if not heading:
+            raise ChapterError(f"{self.path.name} must have a heading in its first cell")
         return heading[1]
 
     @property
@@ -255,7 +259,7 @@ class Chapter:
         check_writable(folder)
         import papermill
 
-        (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n")
+        (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         values = own_data.link(values, folder)
         output = folder / f"{self.name}.ipynb"
         os.environ["DPBOOK_RUN_FOLDER"] = str(folder)  # for the kernel
@@ -270,9 +274,19 @@ class Chapter:
 
 
 def chapters() -> list[Chapter]:
-    """The executable chapters in the order of the table of contents."""
-    toc = yaml.safe_load((paths.ROOT / "_toc.yml").read_text())
-    entries = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    """The executable chapters in the order of the table of contents.
+
+    Raises
+    ------
+    ChapterError
+        `_toc.yml` is no such table.
+    """
+    try:
+        toc = strict_yaml.load(paths.ROOT / "_toc.yml")
+        entries = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    except (ValueError, KeyError, TypeError) as error:
+        said = error if isinstance(error, ValueError) else "something else"
+        raise ChapterError(f"_toc.yml must list files of chapters in parts, got: {said}") from None
     return [Chapter(file) for entry in entries if (file := paths.ROOT / f"{entry}.ipynb").is_file()]
 
 
@@ -291,7 +305,19 @@ def chapter(name: str) -> Chapter:
 
 
 _COLOURS = 128  # of a stored figure; a figure of the book has a dozen and their shades at edges
-_loads = lru_cache(32)(json.loads)  # by the text: a notebook is asked for many things, and is a megabyte
+
+
+@lru_cache(32)  # by the text: a notebook is asked for many things, and is a megabyte
+def _loads(text: bytes) -> dict[str, Any]:
+    """A notebook, if it has what is asked of one."""
+    stored = json.loads(text)
+    kinds = {"cells": list, "metadata": dict}
+    if not isinstance(stored, dict) or not all(isinstance(stored.get(key), kind) for key, kind in kinds.items()):
+        raise ValueError("no notebook")
+    for cell in stored["cells"]:
+        if not {"cell_type", "source", "metadata"} <= set(cell):
+            raise ValueError("no cell of a notebook")
+    return stored
 
 
 def _source(cell: dict[str, Any]) -> str:

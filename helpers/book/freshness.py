@@ -53,7 +53,10 @@ def _code(cells: Sequence[str], *, all_cards: bool = True) -> Parts:
         for file in sorted((paths.REFERENCE / "tables").glob("*.csv"))
         if any(fnmatchcase(file.stem, pattern) for pattern in wanted)
     }
-    lines = (line.partition("#")[0].strip() for line in (paths.ROOT / "constraints.txt").read_text().splitlines())
+    lines = (
+        line.partition("#")[0].strip()
+        for line in (paths.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    )
     pins = "\n".join(sorted(filter(None, lines)))
     parts = {"code cells": sources.cells_digest(cells), "constraints.txt": sources.digest(pins)}
     parts |= {name: sources.digest(text) for name, text in tables.items()}
@@ -69,7 +72,11 @@ def _shown_results(cells: Sequence[str]) -> Parts:
         wanted = [*listed, *(pattern for pattern in wanted if pattern != "*")]
     parts = {}
     for name in dict.fromkeys(name for pattern in [*wanted, *listed] for name in results.recorded_names(pattern)):
-        content, provenance = results.read(name)
+        try:
+            content, provenance = results.read(name)
+        except ValueError:
+            parts[f"results/{name}"] = "damaged"  # another part than any that was stored, so that the page is stale
+            continue
         parts[f"results/{name}"] = sources.digest(content + results.label(provenance).encode())
     return parts
 

@@ -184,8 +184,9 @@ def read_sets(file: Path) -> dict[str, dict[str, Any]]:
         sets = strict_yaml.load(file) or {}
     except ValueError as error:
         raise ChapterError(f"params/{error}") from None
-    entries = sets.values() if isinstance(sets, dict) else [None]
-    if not all(isinstance(values, dict) for values in entries) or not all(isinstance(name, str) for name in sets):
+    # Each set is a mapping whose keys are texts, and so is the whole.
+    mappings = [sets, *sets.values()] if isinstance(sets, dict) else [sets]
+    if not all(isinstance(each, dict) and all(isinstance(name, str) for name in each) for each in mappings):
         raise ChapterError(f"params/{file.name} must hold named sets of parameters, each 'NAME: {{parameter: value}}'")
     return sets
 

@@ -108,7 +108,7 @@ def commit(
                 content = table.read_bytes()
                 entry = provenance | {"sha256": hashlib.sha256(content).hexdigest()}
                 (staged / table.name).write_bytes(content)
-                (staged / f"{table.stem}.json").write_text(json.dumps(entry, indent=2) + "\n")
+                (staged / f"{table.stem}.json").write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
             # On the disk before the renaming: after a power cut the new name must not stand for empty files.
             for file in (*staged.iterdir(), staged):
                 _sync(file)

@@ -24,6 +24,8 @@ from helpers import paths
 from helpers.book import strict_yaml
 from helpers.validation import check_choice
 
+_PROVENANCE = {"chapter", "parameters", "date", "seconds", "sha256"}  # what the JSON beside a table says at least
+
 
 def keep(frame: pd.DataFrame, name: str) -> None:
     """Leave a chapter's result in the folder of the run as `NAME.csv`, in full precision.
@@ -77,29 +79,38 @@ def recorded(name: str) -> tuple[pd.DataFrame, str]:
     """
     check_choice("name", name, recorded_names())
     content, provenance = read(name)
-    found = hashlib.sha256(content).hexdigest()
-    if found != provenance.get("sha256"):
-        raise ValueError(
-            f"results/{name}.csv must be as it was recorded, with SHA-256 {provenance.get('sha256')}, got {found}: "
-            "restore the file or record it again"
-        )
     return pd.read_csv(io.BytesIO(content)), label(provenance)
 
 
 def read(name: str) -> tuple[bytes, dict[str, Any]]:
-    """The CSV and the provenance of a recorded result as they are, unchecked.
+    """The CSV and the provenance of a recorded result.
 
     Raises
     ------
     ValueError
-        The provenance is no JSON.
+        One of the two files is missing, or is not as it was recorded.
     """
-    with locked():
-        content, provenance = whereabouts(f"{name}.csv").read_bytes(), whereabouts(f"{name}.json").read_text()
+    advice = "restore the file or record it again"
     try:
-        return content, json.loads(provenance)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"results/{name}.json must be as it was recorded, got {error}; restore it") from None
+        with locked():
+            content, text = whereabouts(f"{name}.csv").read_bytes(), whereabouts(f"{name}.json").read_bytes()
+    except OSError as error:
+        raise ValueError(f"results/{name} must be a CSV and a JSON, got {error.strerror}: {advice}") from None
+    try:
+        provenance = json.loads(text)
+        missing = _PROVENANCE - provenance.keys()
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"results/{name}.json must be as it was recorded, got {type(error).__name__}: {advice}"
+        ) from None
+    if missing:
+        raise ValueError(f"results/{name}.json must have {', '.join(sorted(missing))}, got a file without: {advice}")
+    found = hashlib.sha256(content).hexdigest()
+    if found != provenance["sha256"]:
+        raise ValueError(
+            f"results/{name}.csv must be as it was recorded, with SHA-256 {provenance['sha256']}, got {found}: {advice}"
+        )
+    return content, provenance
 
 
 def label(provenance: dict[str, Any]) -> str:

@@ -22,7 +22,8 @@ def load(file: Path) -> Any:
     Raises
     ------
     ValueError
-        Not YAML, not UTF-8, or a key twice in one mapping; one line that names the file and, where known, the line.
+        No such file, not YAML, not UTF-8, or a key twice in one mapping; one line that names the file and, where known,
+        the line.
     """
     try:
         return yaml.load(file.read_text(encoding="utf-8"), _Loader)
@@ -30,5 +31,6 @@ def load(file: Path) -> Any:
         mark = error.problem_mark
         where = f"{file.name}, line {mark.line + 1}" if mark else file.name
         raise ValueError(f"{where}: {' '.join(str(error.problem).split())}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    # A number of thousands of digits is a ValueError too, and so is a date that no calendar has.
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file.name}: not readable as YAML ({type(error).__name__})") from None

@@ -26,7 +26,8 @@ def scripts(data: dict[str, Any], code: Path, **values: object) -> str:
     """Two elements of a page: data, as JSON, and the code that reads them, with `%(name)s` replaced by these values."""
     # "</" would end the script element early, whatever the text it stands in.
     payload = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
-    return f'<script type="application/json">{payload}</script><script>{code.read_text() % values}</script>'
+    script = code.read_text(encoding="utf-8") % values
+    return f'<script type="application/json">{payload}</script><script>{script}</script>'
 
 
 @dataclass(frozen=True)
