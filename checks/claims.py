@@ -349,8 +349,8 @@ class Verdict:
         compact = self.verdict == HOLDS
         frame = "details" if compact else "div"
         opening = (
-            f'<{frame} class="verdict verdict-{kind}" id="{self.claim.anchor}" data-verdict="{self.verdict}" '
-            f'data-basis="{self.basis}">'
+            f'<{frame} class="verdict verdict-{kind}" id="{html.escape(self.claim.anchor)}" '
+            f'data-verdict="{self.verdict}" data-basis="{self.basis}">'
         )
         title = (
             f"<strong>{html.escape(self.verdict)}</strong> "
@@ -359,7 +359,8 @@ class Verdict:
         )
         # Seen from the folder of the main chapters; the extension of Sphinx corrects it for the appendix.
         # A link inside a summary is out of reach for the keyboard, so it stands with the reason.
-        link = f'<a class="verdict-id" href="claims.html#row-{self.claim.id}">{self.claim.id}</a>'
+        name = html.escape(self.claim.id)
+        link = f'<a class="verdict-id" href="claims.html#row-{name}">{name}</a>'
         title = f"<summary>{title}</summary>" if compact else f'<p class="verdict-title">{title}</p>'
         items = "".join(
             f'<li>{html.escape(item.text)} <span class="verdict-basis">{item.basis}</span></li>' for item in self.items

@@ -111,9 +111,13 @@ def real(**interval: Any) -> Check:
     return partial(check_real, **interval)
 
 
+_MOST = 1_000_000  # of whatever costs time or memory once for each
+
+
 def integer(**interval: Any) -> Check:
-    """For a declaration: an integer in an interval, with the arguments of `check_integer`."""
-    return partial(check_integer, **interval)
+    """For a declaration: an integer in an interval, with the arguments of `check_integer`; at most a million if nothing
+    else is said."""
+    return partial(check_integer, **{"high": _MOST, **interval})
 
 
 def choice(*choices: Any) -> Check:

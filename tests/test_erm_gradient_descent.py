@@ -294,3 +294,9 @@ def test_the_audit_refutes_nothing(relation):
     pair = neighbouring_data(relation)
     audit = audit_estimator(model.set_params(neighbouring=relation), *pair, n_runs=48, n_seeds=16, confidence=0.99999)
     assert audit.refuted(1e-6) == ()
+
+
+@pytest.mark.parametrize("n_steps", [10**12, 10**400])
+def test_more_steps_than_anybody_waits_for_are_refused(n_steps):
+    with pytest.raises(ValueError, match=r"^n_steps must be an integer in \[1, 1000000\], got 10"):
+        DPGradientDescentClassifier(n_steps=n_steps).fit(np.full((4, 2), 0.1), [0, 1, 0, 1])

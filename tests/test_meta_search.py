@@ -226,6 +226,11 @@ def test_candidates_have_noise_of_their_own(search, seeded):
     assert pairs.std() == pytest.approx(np.sqrt(3 / 2) * spread, rel=0.5)
 
 
+def test_costs_that_are_all_zero_are_refused():
+    with pytest.raises(ValueError, match="mistake_costs must have a cost above 0, got "):
+        meta.PartitionedSearch(Sign(), {"sign": [0, 1]}, 1.0, mistake_costs={0: 0, 1: 0}).fit(*WRONG)
+
+
 def test_costs_choose_by_what_a_mistake_costs():
     X = np.linspace(-1, 1, 1000)[:, None]
     y = (np.arange(1000) >= 950).astype(int)

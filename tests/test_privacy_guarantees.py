@@ -108,13 +108,27 @@ def test_privacy_card_says_everything_and_escapes_it():
     card = CardParser(guarantee._repr_html_())
     assert card.open == []
     assert card.classes[0] == "privacy-card"
-    assert card.terms == ["Epsilon", "Delta", "Neighbouring data sets", "Assumed public or true", "Source"]
+    assert card.terms == [
+        *("Epsilon", "Delta", "Protects", "Neighbouring data sets", "Assumed public or true", "Source")
+    ]
+    assert "one record" in card.texts
     for text in ("1.5", "1e-06", "replace-one", "n < 10 & public", "bounds", "A <b>paper</b>, Theorem 1"):
         assert text in card.texts
 
 
 def test_privacy_card_of_a_bare_guarantee():
     assert {"nothing", "not stated"} <= set(CardParser(Guarantee(1, 0, ADD_REMOVE)._repr_html_()).texts)
+
+
+def test_a_guarantee_says_whom_it_is_for_and_is_composed_with_its_like():
+    person = Guarantee(1, 1e-6, ADD_REMOVE, unit="person")
+    assert str(person) == "(1, 1e-06)-DP, add/remove-one, for a person"
+    assert "one person, with all that is recorded of them" in CardParser(person._repr_html_()).texts
+    assert compose([person, person]).unit == person.group(2).unit == person.under_replace_one().unit == "person"
+    with pytest.raises(ValueError, match="guarantees must be for one unit"):
+        compose([person, Guarantee(1, 0, ADD_REMOVE)])
+    with pytest.raises(ValueError, match="unit must be one of"):
+        Guarantee(1, 0, ADD_REMOVE, unit="patient")
 
 
 def test_leak_warning_can_be_filtered_by_type():

@@ -142,10 +142,18 @@ def test_a_vector_needs_the_norm_of_its_noise(mechanism, refused):
             assert mechanism(np.zeros((2, 3)), sensitivity, 1.0, rng).value.shape == (2, 3)
 
 
-def test_empty_values_are_refused():
+@pytest.mark.parametrize("value", [[], math.nan, math.inf, None, "5", [1.0, None], [1.0, math.nan], 1j, [True, "1"]])
+def test_what_is_no_number_is_refused_and_not_released(value):
     for mechanism in (laplace, with_gaussian_noise):
-        with pytest.raises(ValueError, match=r"^value must not be empty"):
-            mechanism([], Sensitivity(1.0, ADD_REMOVE, "l1"), 1.0, np.random.default_rng(0))
+        with pytest.raises(ValueError, match=r"^value must be one or more finite numbers, got something else$"):
+            mechanism(value, Sensitivity(1.0, ADD_REMOVE, "l1"), 1.0, np.random.default_rng(0))
+
+
+def test_an_epsilon_beyond_what_can_be_computed_is_refused_by_name():
+    for epsilon in (1e300, 1.1e12):
+        with pytest.raises(ValueError, match="epsilon must be a finite number in"):
+            gaussian(1.0, Sensitivity(1.0, ADD_REMOVE, "l2"), epsilon, 1e-6)
+    assert gaussian(1.0, Sensitivity(1.0, ADD_REMOVE, "l2"), 1e12, 1e-6).value == pytest.approx(1.0, abs=1e-4)
 
 
 # Laplace

@@ -339,10 +339,10 @@ class PrivateBaggingClassifier(Ensemble):
 
     _allowed: ClassVar[dict] = {
         "sampling": choice(*SAMPLINGS),
-        "sample_size": optional(integer(low=1)),
+        "sample_size": optional(integer(low=1, high=None)),
         "voting": choice("hard", "soft"),
         "composition": choice(*COMPOSITIONS),
-        "n_records": optional(integer(low=1)),
+        "n_records": optional(integer(low=1, high=None)),
     }
 
     sampling: str = "without-replacement"

@@ -89,6 +89,8 @@ class _PrivateSearch(ModelPredictions, Wrapper):
             raise ValueError(f"mistake_costs must be a dict over the labels of classes, got {costs!r}")
         for cost in costs.values():
             check_real("mistake_costs", cost, low=0, high=1)
+        if not any(costs.values()):
+            raise ValueError(f"mistake_costs must have a cost above 0, got {costs!r}")
         grid = list(ParameterGrid(self.param_grid)) if isinstance(self.param_grid, dict | list | tuple) else []
         if not grid or any({"epsilon", "random_state"} & set(setting) for setting in grid):
             raise ValueError(f"param_grid must hold settings, but not epsilon or random_state, got {self.param_grid!r}")

@@ -30,6 +30,7 @@ from scipy.stats import binom
 from helpers.validation import check_choice, check_integer, check_real
 
 LARGEST_EPSILON = 700.0  # e^epsilon overflows a little above this, and nothing is promised there anyway
+_MOST_EPSILON = 1e12  # for which the standard deviation of Gaussian noise can still be solved for
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
@@ -128,7 +129,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(1 / gaussian_mu(1.0, 1e-5), 4)
     3.7306
     """
-    epsilon = check_real("epsilon", epsilon, low=0)
+    epsilon = check_real("epsilon", epsilon, low=0, high=_MOST_EPSILON)
     delta = check_real("delta", delta, low=0, high=1, inclusive="neither")
     # The solver's tolerance is absolute. A standard deviation below 0.01, at epsilon beyond about 1e4, needs more than
     # the digits that 1e-12 leaves it, so the tolerance shrinks as epsilon grows.

@@ -237,9 +237,11 @@ def _as_floats(sensitivity: Sensitivity, norm: str) -> Callable[[ArrayLike], NDA
     """A query for the value as an array, refused where the sensitivity's norm does not bound the one needed."""
 
     def query(value):
-        value = np.asarray(value, dtype=float)
-        if value.size == 0:
-            raise ValueError(f"value must not be empty, got shape {value.shape}")
+        value = np.asarray(value)
+        # A text or None would be read as a number, and NaN plus noise is the exact NaN.
+        if value.size == 0 or value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+            raise ValueError("value must be one or more finite numbers, got something else")
+        value = value.astype(float)
         # `NORMS` runs from the largest norm to the smallest: a bound in a larger norm also holds in a smaller one. For
         # one number all three agree.
         if value.size > 1 and NORMS.index(sensitivity.norm) > NORMS.index(norm):

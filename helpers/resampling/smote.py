@@ -403,9 +403,9 @@ class StableSMOTE(PrivateMixin, StableSampler):
 
     _accepts: ClassVar[dict] = {"dtype": (np.float64, np.float32)}
     _allowed: ClassVar[dict] = {
-        "n_new": integer(low=0),
+        "n_new": integer(low=0, high=None),
         "k": integer(low=1),
-        "n_minority": integer(low=2),
+        "n_minority": integer(low=2, high=None),
         "bases": choice(*BASES),
         "neighbouring": choice(ADD_REMOVE, REPLACE_ONE),
         "minority": any_value,

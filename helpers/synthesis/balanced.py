@@ -66,7 +66,7 @@ class BalancedSynthesizer(PrivateMixin, BaseEstimator):
     ((200, 1), 100, '(1, 1e-05)-DP, replace-one')
     """
 
-    _allowed: ClassVar[dict] = {"synthesizer": _check_synthesizer, "n_samples": integer(low=2)}
+    _allowed: ClassVar[dict] = {"synthesizer": _check_synthesizer, "n_samples": integer(low=2, high=None)}
 
     def __init__(self, synthesizer=None, n_samples=10_000, random_state=None):
         self.synthesizer = synthesizer
