@@ -106,9 +106,9 @@ def test_more_records_than_keep_their_weight_share_it(monkeypatch, class_weight)
 def test_the_solver_certifies_a_quarter_and_results_are_shortened_to_what_is_proved(monkeypatch):
     asked = Asked(monkeypatch, reach=1e-3)
     model = OutputPerturbationClassifier(1e6, regularization=0.1, random_state=0).fit(X, Y)
-    # The intercept is the coefficient of a constant feature of 1/sqrt 2. The released point is within the noise of the
-    # shortened one.
-    found = np.append(model.coef_, model.intercept_ * math.sqrt(2))
+    # What is stored is for rows before the constant feature took half of their squared length. The released point is
+    # within the noise of the shortened one.
+    found = np.append(model.coef_, model.intercept_) * math.sqrt(2)
     noise = 40 / model.noise_rate_
     assert 1e-3 - noise < np.linalg.norm(found) < 1e-3 + noise
     # The sensitivity holds twice the distance, of which the solver's gradient certifies a quarter.
