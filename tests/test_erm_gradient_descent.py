@@ -300,3 +300,16 @@ def test_the_audit_refutes_nothing(relation):
 def test_more_steps_than_anybody_waits_for_are_refused(n_steps):
     with pytest.raises(ValueError, match=r"^n_steps must be an integer in \[1, 1000000\], got 10"):
         DPGradientDescentClassifier(n_steps=n_steps).fit(np.full((4, 2), 0.1), [0, 1, 0, 1])
+
+
+def test_samples_are_refused_of_records_that_dask_holds_and_sums_are_not():
+    dask = pytest.importorskip("dask.array")
+    X, y = simulated(60, 2)
+    options = {"delta": 1e-5, "n_steps": 2, "neighbouring": ADD_REMOVE, "n_records": 60, "random_state": 0}
+    here = DPGradientDescentClassifier(**options).fit(X, y)
+    there = DPGradientDescentClassifier(**options).fit(
+        dask.from_array(X, chunks=(30, 2)), dask.from_array(y, chunks=30)
+    )
+    assert there.coef_.shape == here.coef_.shape
+    with pytest.raises(ValueError, match=r"^sample_rate must be None with Dask's records"):
+        DPGradientDescentClassifier(**options, sample_rate=0.5).fit(dask.from_array(X, chunks=(30, 2)), y)

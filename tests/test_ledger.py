@@ -23,6 +23,7 @@ from dp_accounting.dp_event import DiscreteLaplaceDpEvent, ZCDpEvent
 from scipy import stats
 
 import helpers
+from helpers.erm.norms import RowPolytope
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
@@ -31,9 +32,11 @@ from helpers.privacy import (
     Guarantee,
     Law,
     Ledger,
+    Sensitivity,
     event_epsilon,
     gaussian_epsilon,
 )
+from helpers.privacy.ledger import exponential_probabilities
 
 N = 4000
 
@@ -385,3 +388,90 @@ def test_samples_that_are_cheap_enough_cost_what_all_records_would(rate):
     assert ledger.epsilon(1e-6, enough=most * 1.001) == pytest.approx(most, rel=1e-6)
     if rate is not None:  # the accountant finds less
         assert ledger.epsilon(1e-6, enough=most * 0.999) < most / 2
+
+
+def every_release(asked):
+    """One release of each kind with noise on a grid: what it bills is public, and so is the size of its grid."""
+    rate = 0.5 / (2 * 0.01)
+    body = RowPolytope((1.0, 2.0))
+    law = Law("body", 3.0, 4, body)  # of two scores, each with noise in the norm of the body
+    return {
+        "gaussian": (asked.gaussian(itself, 2.0, 1.5), 3.0),
+        "laplace": (asked.laplace(itself, 2.0, 0.5), 4.0),
+        "k_norm": (asked.k_norm(itself, 2.0, 0.5), 4.0),
+        "minimum": (
+            asked.minimum(lambda x, noise: x + 0 * noise, law, ApproximateDpEvent(1.0, 0.0), 0.01, 0.5),
+            1 / rate,
+        ),
+    }
+
+
+def test_noise_is_rounded_to_a_grid_of_its_own_size(monkeypatch):
+    sizes = []
+    monkeypatch.setattr("helpers.privacy.ledger.to_grid", lambda value, scale: sizes.append(scale) or value)
+    found = every_release(ledger(np.zeros(4)))
+    assert sizes == pytest.approx([scale for _, scale in found.values()])
+    ledger(np.zeros(2)).gaussian(itself, 1.0, 1.0, np.array([1.0, 3.0]))
+    assert sizes[-1] == 1.0  # in units of each entry's own
+
+
+def test_terms_are_in_units_of_the_query(monkeypatch):
+    told = []
+    release = Ledger._release
+    monkeypatch.setattr(
+        Ledger, "_release", lambda self, query, draw, terms: told.append(terms) or release(self, query, draw, terms)
+    )
+    every_release(ledger(np.zeros(4)))
+    ledger(np.zeros(4, dtype=int)).integers(itself, 1, 1.0)
+    ledger(np.zeros(4)).fitted(lambda records: records.sum(), Guarantee(1.0, 0.0, REPLACE_ONE))
+    assert [terms.units for terms in told if terms.kind in ("gaussian", "laplace", "k_norm", "integers")] == [1.0] * 4
+    assert told[-1] == ("fitted", "", 0.0, 1.0, None)
+
+
+def test_noise_in_the_norm_of_a_body_is_drawn_once_for_each_score():
+    body, seen = RowPolytope((1.0, 2.0)), []
+
+    def minimise(records, noise):
+        seen.append(noise)
+        return records
+
+    for scores in (1, 3):
+        law = Law("body", 3.0, 2 * scores, body)
+        ledger(np.zeros(2 * scores)).minimum(minimise, law, ApproximateDpEvent(1.0, 0.0), 0.01, 0.5)
+        assert seen[-1].shape == (2 * scores,)
+
+
+def test_queries_and_units_are_as_many():
+    with pytest.raises(ValueError, match="zip"):
+        ledger(np.zeros(4)).gaussian(lambda x: [x, x], 1.0, 1.0, (1.0, 1.0, 1.0))
+
+
+def test_a_cost_is_never_below_zero_and_never_of_a_delta_that_is_spent():
+    cheap = ledger(np.zeros(4))
+    cheap.gaussian(itself, 1.0, 1e9)
+    assert cheap.epsilon(0.5) == 0.0
+    cheap = ledger(np.zeros(4), ADD_REMOVE)
+    cheap.sampled(lambda x, rng: x, 0.5, 1.0, 1e9)
+    assert cheap.epsilon(0.5) == 0.0
+    spent = ledger(np.zeros(4))
+    spent.fitted(lambda records: records.sum(), Guarantee(1.0, 0.1, REPLACE_ONE))
+    spent.gaussian(itself, 1.0, 1.0)
+    assert spent.epsilon(0.05) == math.inf
+    assert math.isfinite(spent.epsilon(0.11))
+
+
+def test_without_a_limit_samples_are_not_counted_as_all_records():
+    asked = ledger(np.zeros(4), ADD_REMOVE)
+    asked.sampled(lambda x, rng: x, 0.1, 1.0, 5.0)
+    assert asked.epsilon(1e-5) < 0.2 < asked.epsilon(1e-5, enough=1.0)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.5, 1.5])
+def test_a_rate_of_no_sample_is_refused(rate):
+    with pytest.raises(ValueError, match="rate must be"):
+        ledger(np.zeros(4), ADD_REMOVE).sampled(lambda x, rng: x, rate, 1.0, 5.0)
+
+
+def test_a_choice_needs_a_budget_above_zero():
+    with pytest.raises(ValueError, match="epsilon must be"):
+        exponential_probabilities([1.0, 2.0], Sensitivity(1.0, ADD_REMOVE, "linf"), -0.5)

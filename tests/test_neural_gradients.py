@@ -376,3 +376,16 @@ def test_views_are_averaged_before_clipping(name, clip):
                    for view in views) / 3  # fmt: skip
         expected += mean * min(1.0, clip / mean.norm().item())
     torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9])
+def test_rows_are_added_up_in_blocks_of_any_size(monkeypatch, n):
+    rows, factors = torch.arange(5.0 * n).reshape(n, 5), torch.arange(1.0, n + 1, dtype=torch.float64)
+    expected = (factors[:, None] * rows.double()).sum(dim=0)
+    for cached in (1, 10, 1 << 18):
+        monkeypatch.setattr(gradients, "_CACHED", cached)
+        assert torch.equal(gradients._weighted_sum(factors, rows), expected)
+        torch.testing.assert_close(gradients._norms(rows), torch.linalg.vector_norm(rows.double(), dim=1))
+        assert len(gradients._blocks(rows)) == -(-n // max(cached // 5, 1))
+    # Numbers without dimensions of their own, as biases of one unit are.
+    assert torch.equal(gradients._weighted_sum(factors, rows[:, 0]), expected[:1])

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import laplace
 
 from helpers.privacy import ADD_REMOVE, Ledger, NeighboringRelation
 
@@ -87,7 +88,9 @@ class Quality(NamedTuple):
         """
         rng = np.random.default_rng(0)  # nothing here is secret, and equal counts always give equal intervals
         total = max(round(float(hits.sum() + misses.sum())), 1)
-        noise = [rng.laplace(0, self.noise_scale, (len(part), _DRAWS)).sum(axis=0) for part in (hits, misses)]
+        # Such noise as the counts may have; nothing is released with it.
+        uniform = [rng.random((len(part), _DRAWS)) for part in (hits, misses)]
+        noise = [laplace.ppf(each, scale=self.noise_scale).sum(axis=0) for each in uniform]
         # Shares to be tried: as far from the quotient as chance and noise hardly ever go.
         near = min(max(float(hits.sum()) / total, 0.0), 1.0)
         spread = (math.sqrt(total) + self.noise_scale * math.sqrt(2 * (len(hits) + len(misses)))) / total
