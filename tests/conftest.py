@@ -77,6 +77,27 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=f"{item.path.stem}: {reason}"))
 
 
+def _skipped_without_data():
+    """The one rule for tests: a data set that cannot be had skips the test that asks for it, by name."""
+    try:
+        return (yield)
+    except Exception as error:
+        # By its name, so that tests which need no data import nothing of them.
+        if type(error).__name__ != "DatasetUnavailable":
+            raise
+        pytest.skip(f"no data set {error.name} on this machine; `dpbook data` says how to get it")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    return (yield from _skipped_without_data())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    return (yield from _skipped_without_data())
+
+
 def pytest_generate_tests(metafunc):
     """A test with an argument `chapter` is run for each chapter of the book."""
     if "chapter" in metafunc.fixturenames:

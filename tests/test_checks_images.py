@@ -29,10 +29,7 @@ def toy(n=12, side=4):
 
 @pytest.fixture(scope="module")
 def small():
-    try:
-        return load_images()
-    except data.DatasetUnavailable as error:
-        pytest.skip(str(error))
+    return load_images()
 
 
 @pytest.fixture

@@ -58,16 +58,9 @@ def first_of(name):
     return {source: columns[source] for source in card(name).schema.facts["header"] if source in columns}
 
 
-def load_or_skip(name, **options):
-    try:
-        return data.load(name, **options)
-    except data.DatasetUnavailable as absent:
-        pytest.skip(f"{name}: {absent.reason}")
-
-
 @pytest.fixture(scope="module")
 def mammography():
-    return load_or_skip("mammography")
+    return data.load("mammography")
 
 
 @pytest.fixture
@@ -113,7 +106,7 @@ def assert_one_hot_blocks(dataset):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_benchmark_sets_have_the_published_size_and_stay_inside_their_bounds(name):
-    dataset = load_or_skip(name)
+    dataset = data.load(name)
     n, n_features, n_minority, n_repeated = PUBLISHED[name]
     assert (dataset.n, dataset.n_features) == (n, n_features)
     assert dataset.counts.tolist() == [n - n_minority, n_minority]
@@ -134,11 +127,11 @@ def test_mammography_labels_follow_the_file(mammography):
 
 @pytest.mark.parametrize("name", ["abalone", "car_eval_34", "solar_flare_m0"])
 def test_one_hot_columns_of_the_benchmark_are_named_in_blocks(name):
-    assert_one_hot_blocks(load_or_skip(name))
+    assert_one_hot_blocks(data.load(name))
 
 
 def test_car_columns_are_the_full_factorial_in_alphabetical_levels():
-    dataset = load_or_skip("car_eval_4")
+    dataset = data.load("car_eval_4")
     assert dataset.n_repeated == 0
     assert dataset.n == 4 * 4 * 4 * 3 * 3 * 3
     # UCI lists its first row as vhigh, vhigh, 2, 2, small, low.
@@ -147,7 +140,7 @@ def test_car_columns_are_the_full_factorial_in_alphabetical_levels():
 
 
 def test_adult_keeps_missing_values_as_a_level_or_drops_the_record():
-    everyone = load_or_skip("adult")
+    everyone = data.load("adult")
     assert (everyone.n, everyone.n_features, everyone.counts.tolist()) == (48842, 108, [37155, 11687])
     assert_inside_bounds(everyone)
     assert_one_hot_blocks(everyone)
@@ -162,7 +155,7 @@ def test_adult_keeps_missing_values_as_a_level_or_drops_the_record():
 
 
 def test_kddcup99_is_one_category_against_the_rest():
-    dataset = load_or_skip("kddcup99")
+    dataset = data.load("kddcup99")
     assert (dataset.n, dataset.n_features, dataset.counts.tolist()) == (494021, 122, [391458, 102563])
     assert dataset.class_names == ("dos", "not dos")
     assert_inside_bounds(dataset)
@@ -172,17 +165,17 @@ def test_kddcup99_is_one_category_against_the_rest():
 
 
 def test_electricity_and_madelon_have_the_published_counts():
-    electricity = load_or_skip("electricity")
+    electricity = data.load("electricity")
     assert (electricity.n, electricity.n_features, electricity.counts.tolist()) == (45312, 8, [26075, 19237])
     assert electricity.bounds[electricity.feature_names.index("day")].tolist() == [1, 7]
     assert_inside_bounds(electricity)
-    madelon = load_or_skip("madelon")
+    madelon = data.load("madelon")
     assert (madelon.n, madelon.n_features, madelon.counts.tolist()) == (2600, 500, [1300, 1300])
     assert_inside_bounds(madelon)
 
 
 def test_ham10000_keeps_lesions_together():
-    dataset = load_or_skip("ham10000")
+    dataset = data.load("ham10000")
     assert dataset.X.shape == (10015, 28 * 28 * 3)
     assert dict(zip(dataset.class_names, dataset.counts.tolist(), strict=True)) == {
         "akiec": 327,
@@ -206,7 +199,7 @@ def test_ham10000_keeps_lesions_together():
 
 
 def test_ham10000_metadata_is_in_the_order_of_the_images():
-    dataset = load_or_skip("ham10000")
+    dataset = data.load("ham10000")
     metadata = catalogue.ham10000_metadata()
     assert (np.unique(metadata["lesion_id"], return_inverse=True)[1] == dataset.groups).all()
     assert (metadata["dx"].to_numpy() == np.array(dataset.class_names)[dataset.y]).all()
@@ -259,7 +252,7 @@ def test_available_agrees_with_what_is_loaded():
     assert set(BENCHMARK) < set(table.index)
     assert (table.loc[list(BUILTIN), "where"].to_numpy() == ["simulated", "bundled", "bundled", "bundled"]).all()
     for name in ("breast_cancer", "digits", "wine", "ecoli", "mammography", "madelon"):
-        dataset = load_or_skip(name)
+        dataset = data.load(name)
         row = table.loc[name]
         assert (row["n"], row["features"]) == (dataset.n, dataset.n_features)
         assert row["classes"] == len(dataset.class_names)
@@ -342,7 +335,7 @@ def test_a_damaged_file_is_an_error_that_names_it(offline, tmp_path):
 
 def test_the_first_folder_wins(tmp_path, monkeypatch):
     relative = file_of("ecoli")
-    load_or_skip("ecoli")
+    data.load("ecoli")
     place(tmp_path, relative)
     monkeypatch.setenv("DPBOOK_DATA", str(tmp_path))
     assert files.find({relative: None}) == tmp_path

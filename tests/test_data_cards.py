@@ -74,10 +74,7 @@ def test_each_chapter_depends_on_the_cards_of_the_sets_that_it_requires():
 def test_a_card_says_what_the_file_holds(name):
     card = sets.card(name)
     schema = card.schema
-    try:
-        loaded = data.load(name)
-    except data.DatasetUnavailable as absent:
-        pytest.skip(f"{name}: {absent.reason}")
+    loaded = data.load(name)
     assert (card.n, card.n_features, card.n_repeated) == (loaded.n, loaded.n_features, loaded.n_repeated)
     assert card.counts == tuple(loaded.counts)
     assert card.ratio == loaded.imbalance_ratio

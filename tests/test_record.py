@@ -308,5 +308,5 @@ def test_a_damaged_provenance_is_named_and_does_not_stop_the_status(folder, monk
     (paths.RESULTS / f"{NAMES[0]}.json").write_text('{"chapter": ')
     with pytest.raises(ValueError, match=rf"results/{NAMES[0]}.json must be as it was recorded"):
         results.recorded(NAMES[0])
-    assert main(["status"]) == 0
+    assert main(["status"]) == 1
     assert "damaged" in capsys.readouterr().out
