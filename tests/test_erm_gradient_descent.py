@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import dask.array as dask_array
 import numpy as np
 import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
@@ -303,13 +304,12 @@ def test_more_steps_than_anybody_waits_for_are_refused(n_steps):
 
 
 def test_samples_are_refused_of_records_that_dask_holds_and_sums_are_not():
-    dask = pytest.importorskip("dask.array")
     X, y = simulated(60, 2)
     options = {"delta": 1e-5, "n_steps": 2, "neighbouring": ADD_REMOVE, "n_records": 60, "random_state": 0}
     here = DPGradientDescentClassifier(**options).fit(X, y)
     there = DPGradientDescentClassifier(**options).fit(
-        dask.from_array(X, chunks=(30, 2)), dask.from_array(y, chunks=30)
+        dask_array.from_array(X, chunks=(30, 2)), dask_array.from_array(y, chunks=30)
     )
     assert there.coef_.shape == here.coef_.shape
     with pytest.raises(ValueError, match=r"^sample_rate must be None with Dask's records"):
-        DPGradientDescentClassifier(**options, sample_rate=0.5).fit(dask.from_array(X, chunks=(30, 2)), y)
+        DPGradientDescentClassifier(**options, sample_rate=0.5).fit(dask_array.from_array(X, chunks=(30, 2)), y)
