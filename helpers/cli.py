@@ -23,7 +23,7 @@ from pathlib import Path
 from helpers import paths, sources
 from helpers.book import chapters, freshness, results
 from helpers.book.chapters import Chapter, ChapterError, RunError
-from helpers.validation import check_choice, check_integer
+from helpers.validation import check_choice, check_integer, check_real
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -125,6 +125,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--no-quality", action="store_true", help="learn from all records, and hold out none of them")
     command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more than this")
     command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
+    command = add("compare", _compare, "compare private classifiers on a table; for the holder's eyes")
+    command.add_argument("file")
+    command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
+    command.add_argument("--epsilon", type=float, required=True)
+    command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
+    command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
+    command.add_argument("--splits", type=int, default=10, metavar="N", help="default: 10")
+    command.add_argument("--out", required=True, metavar="HTML", help="the page, a new file")
     command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file")
     command.add_argument("model")
     command.add_argument("file")
@@ -325,7 +333,6 @@ def _fit(options) -> None:
     from helpers.data import tables
     from helpers.meta import spending
     from helpers.meta.published import PublishedClassifier
-    from helpers.privacy import ADD_REMOVE, REPLACE_ONE
 
     with _bad_input_refused():
         out = _new_file("--out", options.out)
@@ -334,8 +341,7 @@ def _fit(options) -> None:
         schema = tables.schema_of(file, options.schema)
         if options.label not in (None, schema.label):
             raise ChapterError(f"--label must be the label of the schema, {schema.label!r}, got {options.label!r}")
-        relation = dict(zip(RELATIONS, (REPLACE_ONE, ADD_REMOVE), strict=True))[options.neighbouring]
-        budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": relation}
+        budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": _relation(options.neighbouring)}
         spent: list = []
 
         def begin(promised):
@@ -354,6 +360,40 @@ def _fit(options) -> None:
         print(f"dpbook: warning: {warning}", file=sys.stderr)
     word, reason = card.verdict(classifier)
     print(classifier.guarantee, f"{word}: {reason}", out / "model.json", out / "card.html", sep="\n")
+
+
+def _compare(options) -> None:
+    from helpers import data
+    from helpers.data import tables
+    from helpers.privacy import gaussian_mu
+
+    with _bad_input_refused():
+        out = _new_file("--out", options.out)
+        n_splits = check_integer("--splits", options.splits, low=3, high=MOST_JOBS)
+        schema = tables.schema_of(options.file, options.schema)
+        gaussian_mu(check_real("epsilon", options.epsilon, low=0, inclusive="neither"), options.delta)
+        records = data.load(options.file, schema=schema)
+        from helpers.book import compare
+
+        budget = (options.epsilon, options.delta, _relation(options.neighbouring))
+        print("for the holder's eyes: nothing of this is private", flush=True)
+        outcomes, started = [], time.perf_counter()
+        for number, outcome in enumerate(compare.trials(compare.Problem(records, schema.domain, *budget), n_splits), 1):
+            outcomes.append(outcome)
+            if number == len(compare.METHODS):
+                left = (n_splits - 1) * (time.perf_counter() - started)
+                print(f"one split took {left / (n_splits - 1):.1f} s; about {left:.0f} s for the others", flush=True)
+            elif number % len(compare.METHODS) == 0:
+                print(f"split {number // len(compare.METHODS)} of {n_splits}", flush=True)
+        page = compare.render(compare.Problem(records, schema.domain, *budget), outcomes)
+    out.write_text(page, encoding="utf-8")
+    print(out)
+
+
+def _relation(name: str):
+    from helpers.privacy import ADD_REMOVE, REPLACE_ONE
+
+    return dict(zip(RELATIONS, (REPLACE_ONE, ADD_REMOVE), strict=True))[name]
 
 
 def _predict(options) -> None:

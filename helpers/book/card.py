@@ -236,7 +236,7 @@ def _measured(classifier: PublishedClassifier) -> str:
         (_MEANING.get(name, name), *(f"{value:,.0f}" if name.startswith("alarms") else f"{value:.2f}" for value in row))
         for name, row in zip(table.index, table.to_numpy(), strict=True)
     ]
-    return f"<p>{html.escape(said)}</p>" + _table(("of records like these", "at least", "about", "at most"), rows)
+    return f"<p>{html.escape(said)}</p>" + html_table(("of records like these", "at least", "about", "at most"), rows)
 
 
 def _recorded(classifier: PublishedClassifier) -> str:
@@ -254,7 +254,7 @@ def _recorded(classifier: PublishedClassifier) -> str:
         f"<p>On {table.dataset.nunique()} other tables with a similar product of epsilon and rare records "
         f"({_product(classifier) / _SIMILAR:,.0f} to {_product(classifier) * _SIMILAR:,.0f}; {relation}; "
         f"{html.escape(label)}) the same method reached, in means over splits:</p>"
-        + _table(("", "worst table", "median", "best table"), rows)
+        + html_table(("", "worst table", "median", "best table"), rows)
     )
 
 
@@ -266,7 +266,7 @@ def _shapes(classifier: PublishedClassifier) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     _, _, svg = drawn.getvalue().partition("<svg")
-    return _wide(f'<svg role="img" aria-label="what each column adds to the log-odds"{svg}')
+    return wide(f'<svg role="img" aria-label="what each column adds to the log-odds"{svg}')
 
 
 def _columns(schema: Schema) -> str:
@@ -275,16 +275,16 @@ def _columns(schema: Schema) -> str:
     for column in schema.columns:
         bounds = f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
         rows.append((column.name, column.kind, bounds if column.is_ordered else column.rule))
-    return _table(("column", "kind", "values"), [*rows, (schema.label, "label", ", ".join(schema.class_names))])
+    return html_table(("column", "kind", "values"), [*rows, (schema.label, "label", ", ".join(schema.class_names))])
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     def line(cells: Iterable[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
-    return _wide(f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>")
+    return wide(f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>")
 
 
-def _wide(content: str) -> str:
+def wide(content: str) -> str:
     """The content in a box that scrolls sideways on a narrow screen and can be reached by keyboard."""
     return f'<div class="wide" tabindex="0">{content}</div>'
