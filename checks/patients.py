@@ -54,7 +54,7 @@ def patients(n: int, auc: float, share: float, *, interacting: bool = False, see
     seed : int
 
     >>> table = patients(5000, 0.85, 0.05)
-    >>> 0.04 < (table.complication == "yes").mean() < 0.06
+    >>> bool(0.04 < (table.complication == "yes").mean() < 0.06)
     True
     """
     strength, base = _calibrated(auc, share, interacting)

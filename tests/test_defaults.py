@@ -129,6 +129,7 @@ DEFAULTS = {
         "classes": (0, 1),
         "marginals_share": 0.15,
         "neighbouring": REPLACE_ONE,
+        "rows_per_person": 1,
         "random_state": None,
     },
     "ThresholdClassifier": {

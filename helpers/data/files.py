@@ -35,7 +35,7 @@ class DatasetUnavailable(RuntimeError):
     """The data set is not on this machine and cannot be fetched now; the message names the ways to get it."""
 
     def __init__(self, name: str, files: Mapping[str, str | None], publisher: str, reason: str) -> None:
-        self.name, self.reason = name, reason
+        self.reason = reason
         super().__init__(
             f"data set {name!r} is not on this machine ({reason}). Three ways to get it: "
             f"(1) set the environment variable DPBOOK_DATA to a folder that holds {', '.join(files)}; "

@@ -196,7 +196,7 @@ class Schema:
     ... label: {column: ill, levels: [no, yes], minority: yes}
     ... columns: {age: {kind: integer, low: 0, high: 99, missing: true}, sex: {kind: categorical, levels: [f, m]}}
     ... ''')
-    >>> X, y = schema.encode(pd.DataFrame({"age": ["20", "?"], "sex": ["m", "f"], "ill": ["yes", "no"]}))
+    >>> X, y, persons = schema.encode(pd.DataFrame({"age": ["20", "?"], "sex": ["m", "f"], "ill": ["yes", "no"]}))
     >>> schema.feature_names
     ('age', 'missing age=yes', 'sex=f', 'sex=m')
     >>> X.tolist(), y.tolist()
