@@ -41,6 +41,7 @@ settings.load_profile("repeatable")
 
 def pytest_configure(config):
     config.pluginmanager.register(CpuSeconds())
+    config.pluginmanager.register(WithoutData())
     if until := os.environ.get("DPBOOK_TESTS_UNTIL"):
         config.pluginmanager.register(Deadline(float(until)))
     runs_chapters = config.getoption("nbval_lax", default=False) or config.option.markexpr.startswith("weekly")
@@ -78,29 +79,32 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=f"{item.path.stem}: {reason}"))
 
 
-def _skipped_without_data():
-    """The one rule for tests: a data set that cannot be had skips the test that asks for it, by name."""
-    try:
-        return (yield)
-    except Exception as error:
-        # An example of a docstring has its own exception around it.
-        inner = [getattr(each, "exc_info", (None, each))[1] for each in (error, *getattr(error, "failures", ()))]
-        # By its name, so that tests which need no data import nothing of them.
-        absent = [str(each) for each in inner if type(each).__name__ == "DatasetUnavailable"]
-        if not absent:
-            raise
-        name = re.match(r"data set '(\w+)'", absent[0])[1]
-        pytest.skip(f"no data set {name} on this machine; `dpbook data` says how to get it")
+class WithoutData:
+    """The one rule for tests: a data set that cannot be had skips the test that asks for it, by name.
 
+    A plugin of its own, because hooks of this file are not asked about examples in docstrings of other folders.
+    """
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item):
-    return (yield from _skipped_without_data())
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        return (yield from self._skipped())
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        return (yield from self._skipped())
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    return (yield from _skipped_without_data())
+    def _skipped(self):
+        try:
+            return (yield)
+        except Exception as error:
+            # An example of a docstring has its own exception around it.
+            inner = [getattr(each, "exc_info", (None, each))[1] for each in (error, *getattr(error, "failures", ()))]
+            # By its name, so that tests which need no data import nothing of them.
+            absent = [str(each) for each in inner if type(each).__name__ == "DatasetUnavailable"]
+            if not absent:
+                raise
+            name = re.match(r"data set '(\w+)'", absent[0])[1]
+            pytest.skip(f"no data set {name} on this machine; `dpbook data` says how to get it")
 
 
 def pytest_generate_tests(metafunc):
