@@ -9,12 +9,13 @@ is in `card.html`.
 import html
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
 import matplotlib
 import pandas as pd
+from matplotlib.figure import Figure
 
 from helpers.book import results
 from helpers.book.shapes import plot_shapes
@@ -81,8 +82,9 @@ def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> 
         "first": schema.class_names[0],
         "versions": ", ".join(f"{name} {version}" for name, version in classifier.versions.items()),
     }
-    return Template(Path(__file__).with_name("card.html").read_text(encoding="utf-8")).substitute(
-        {key: html.escape(text) for key, text in texts.items()},
+    return page(
+        "card.html",
+        texts,
         warnings="".join(f'<p class="warning">{html.escape(text)}.</p>' for text in warnings(classifier, spent)),
         guarantee=guarantee._repr_html_(),
         measured=_measured(classifier),
@@ -261,12 +263,7 @@ def _recorded(classifier: PublishedClassifier) -> str:
 def _shapes(classifier: PublishedClassifier) -> str:
     """The figure of the model's functions, as SVG."""
     figure = plot_shapes(classifier.model, class_names=classifier.schema.class_names)
-    drawn = io.StringIO()
-    # The same model gives the same bytes: no date, no random names of elements.
-    with matplotlib.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    _, _, svg = drawn.getvalue().partition("<svg")
-    return wide(f'<svg role="img" aria-label="what each column adds to the log-odds"{svg}')
+    return wide(svg(figure, "what each column adds to the log-odds"))
 
 
 def _columns(schema: Schema) -> str:
@@ -276,6 +273,22 @@ def _columns(schema: Schema) -> str:
         bounds = f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
         rows.append((column.name, column.kind, bounds if column.is_ordered else column.rule))
     return html_table(("column", "kind", "values"), [*rows, (schema.label, "label", ", ".join(schema.class_names))])
+
+
+def page(template: str, texts: Mapping[str, str], **markup: str) -> str:
+    """A template of this folder with its texts, which are escaped, its markup, and the style that such pages share."""
+    source, style = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in (template, "page.css"))
+    return Template(source).substitute({key: html.escape(text) for key, text in texts.items()}, style=style, **markup)
+
+
+def svg(figure: Figure, label: str) -> str:
+    """The figure as SVG within a page; `label` says in words what it shows."""
+    drawn = io.StringIO()
+    # The same figure gives the same bytes: no date, no random names of elements.
+    with matplotlib.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    _, _, rest = drawn.getvalue().partition("<svg")
+    return f'<svg role="img" aria-label="{html.escape(label)}"{rest}'
 
 
 def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
