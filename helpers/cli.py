@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         return _told(error, FAILED)
     except KeyboardInterrupt:
-        return _told("interrupted; with --jobs, the same command continues where this one stopped", INTERRUPTED)
+        goes_on = "; with --jobs, the same command continues where this one stopped" if "jobs" in options else ""
+        return _told(f"interrupted{goes_on}", INTERRUPTED)
 
 
 def _told(reason: object, code: int) -> int:
@@ -115,24 +116,24 @@ def _parser() -> argparse.ArgumentParser:
     task.add_argument("--check", metavar="SCHEMA", help="count the rows that break this schema, or look as if")
     command.add_argument("--person", metavar="COLUMN", help="column of the proposal that says whose row it is")
     command.add_argument("--out", metavar="YAML", help="where the proposal goes (FILE with the ending .schema.yaml)")
-    command = add("fit", _fit, "fit the private classifier to a CSV or Parquet file and write its privacy card")
-    command.add_argument("file")
-    command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
-    command.add_argument("--label", metavar="COLUMN", help="column of the label, as the schema has it")
-    command.add_argument("--epsilon", type=float, required=True)
-    command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
-    command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
-    command.add_argument("--no-quality", action="store_true", help="learn from all records, and hold out none of them")
-    command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more than this")
-    command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
-    command = add("compare", _compare, "compare private classifiers on a table; for the holder's eyes")
-    command.add_argument("file")
-    command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
-    command.add_argument("--epsilon", type=float, required=True)
-    command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
-    command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
-    command.add_argument("--splits", type=int, default=10, metavar="N", help="default: 10")
-    command.add_argument("--out", required=True, metavar="HTML", help="the page, a new file")
+    for name, function, summary in (
+        ("fit", _fit, "fit the private classifier to a CSV or Parquet file and write its privacy card"),
+        ("compare", _compare, "compare private classifiers on a CSV or Parquet file; for the holder's eyes"),
+    ):
+        command = add(name, function, summary)
+        command.add_argument("file")
+        command.add_argument("--schema", metavar="YAML", help="public schema (FILE with the ending .schema.yaml)")
+        command.add_argument("--epsilon", type=float, required=True)
+        command.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
+        command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
+        if name == "compare":
+            command.add_argument("--splits", type=int, default=10, metavar="N", help="default: 10")
+            command.add_argument("--out", required=True, metavar="HTML", help="the page, a new file")
+            continue
+        command.add_argument("--label", metavar="COLUMN", help="column of the label, as the schema has it")
+        command.add_argument("--no-quality", action="store_true", help="learn from all records, and hold out none")
+        command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more")
+        command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
     command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file")
     command.add_argument("model")
     command.add_argument("file")
@@ -370,22 +371,29 @@ def _compare(options) -> None:
     with _bad_input_refused():
         out = _new_file("--out", options.out)
         n_splits = check_integer("--splits", options.splits, low=3, high=MOST_JOBS)
-        schema = tables.schema_of(options.file, options.schema)
         gaussian_mu(check_real("epsilon", options.epsilon, low=0, inclusive="neither"), options.delta)
-        records = data.load(options.file, schema=schema)
+        schema = tables.schema_of(options.file, options.schema)
+        if len(schema.class_names) != 2:
+            raise ChapterError(f"schema must have two classes to compare, got {', '.join(schema.class_names)}")
+        print("for the holder's eyes: nothing of this is private", flush=True)
         from helpers.book import compare
 
         budget = (options.epsilon, options.delta, _relation(options.neighbouring))
-        print("for the holder's eyes: nothing of this is private", flush=True)
+        problem = compare.Problem(data.load(options.file, schema=schema), schema, *budget)
         outcomes, started = [], time.perf_counter()
-        for number, outcome in enumerate(compare.trials(compare.Problem(records, schema.domain, *budget), n_splits), 1):
-            outcomes.append(outcome)
-            if number == len(compare.METHODS):
-                left = (n_splits - 1) * (time.perf_counter() - started)
-                print(f"one split took {left / (n_splits - 1):.1f} s; about {left:.0f} s for the others", flush=True)
-            elif number % len(compare.METHODS) == 0:
-                print(f"split {number // len(compare.METHODS)} of {n_splits}", flush=True)
-        page = compare.render(compare.Problem(records, schema.domain, *budget), outcomes)
+        with warnings.catch_warnings(action="ignore"):  # of libraries, about single splits
+            for outcome in compare.trials(problem, n_splits):
+                outcomes.append(outcome)
+                seed, name, seconds = (outcome.row[key] for key in ("seed", "method", "seconds"))
+                is_last = len(outcomes) % len(compare.METHODS) == 0
+                if seed == 0:
+                    print(f"{name}: {seconds:.1f} s", flush=True)
+                    if is_last:
+                        left = (n_splits - 1) * (time.perf_counter() - started)
+                        print(f"about {compare.duration(left)} for the other {n_splits - 1} splits", flush=True)
+                elif is_last:
+                    print(f"split {seed + 1} of {n_splits}", flush=True)
+        page = compare.render(problem, outcomes)
     out.write_text(page, encoding="utf-8")
     print(out)
 
