@@ -3,6 +3,7 @@
 import inspect
 
 import inventory
+from sklearn.base import BaseEstimator
 
 from helpers.privacy import REPLACE_ONE
 
@@ -183,3 +184,10 @@ def test_defaults_are_the_published_ones():
         if not cls.__module__.startswith("checks.")
     }
     assert found == DEFAULTS
+
+
+def test_estimators_are_compared_and_printed_as_those_of_scikit_learn():
+    """As constructors are written by dataclasses: one by value could be no key, and would print what it was given."""
+    for cls in inventory.estimators():
+        for method in ("__eq__", "__hash__", "__repr__"):
+            assert getattr(cls, method) is getattr(BaseEstimator, method), (cls, method)

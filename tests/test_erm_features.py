@@ -38,6 +38,7 @@ def test_paired_norm_is_one_and_single_cosine_reaches_root_two():
     omega = single.frequencies_[:, 0]
     undone = -single.phases_[0] * omega / (omega @ omega)  # the point where the phase is undone
     assert np.linalg.norm(single.transform(undone[None])) == pytest.approx(np.sqrt(2))
+    assert single.radius_ == pytest.approx(np.sqrt(2))  # and no larger than what is reached
 
 
 def test_scikit_learns_sampler_has_the_same_norms_as_the_single_cosine():
@@ -147,6 +148,12 @@ def test_no_record_is_no_error_only_where_their_number_is_private():
     for bad in (0.0, -0.5):
         with pytest.raises(ValueError, match="epsilon must be"):
             erm.KernelClassifier(epsilon=bad).fit(None, None)
+
+
+def test_one_frequency_will_do_and_none_is_refused_before_the_data_are_read():
+    assert erm.KernelClassifier(n_frequencies=1).fit(*rings(20, 0)).estimator_.coef_.shape == (1, 2)
+    with pytest.raises(ValueError, match="n_frequencies must be"):
+        erm.KernelClassifier(n_frequencies=0).fit(None, None)
 
 
 def test_other_features_than_those_of_the_fit_are_refused_and_change_nothing():

@@ -273,6 +273,23 @@ def test_a_learner_is_tried_with_as_many_records_as_it_gets():
     assert sorted(learner.guarantee_.epsilon for learner in boastful.estimators_) == pytest.approx([0.8, 1.0])
 
 
+class Growing(Counter):
+    """Promises less the more records it has."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.guarantee_ = Guarantee(self.epsilon * len(X) / 4, 0.0, REPLACE_ONE)
+        return self
+
+
+def test_the_largest_bag_keeps_the_total_too():
+    X, y = data(9)
+    model = PrivateBaggingClassifier(Growing(), 2, epsilon=1.0, sampling="disjoint")
+    assert model.fit(X[:8], y[:8]).learner_guarantee_.epsilon == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=r"estimator must keep the total .*, got \(1\.25, 0\)-DP"):
+        model.fit(X, y)  # bags of 4 and of 5 records
+
+
 def test_a_total_beyond_what_a_learner_takes():
     """Ten bags of a learner with epsilon 5 cost more in all than objective perturbation accepts for itself."""
     X, y = data()

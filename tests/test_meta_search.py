@@ -146,6 +146,15 @@ def test_number_of_trials_has_the_stated_mean(law, mean):
     assert abs(draws.mean() - mean) <= 5 * draws.std() / np.sqrt(draws.size) + 1e-12
 
 
+def test_the_law_of_the_trials_is_the_one_that_is_named():
+    """Both have the same mean: what a trial costs depends on the law, and so does how often there is only one."""
+    shares = {"geometric": 0.1, "logarithmic": 0.269}  # of mean 10
+    for law, share in shares.items():
+        rng = np.random.default_rng(0)
+        once = np.mean([draw_repeats(rng, 10.0, law) == 1 for _ in range(5_000)])
+        assert once == pytest.approx(share, abs=0.03)
+
+
 class Sign(ClassifierMixin, BaseEstimator):
     """A learner that ignores the data; its promise is whatever it is told to promise."""
 
@@ -315,6 +324,41 @@ def test_a_fifth_is_held_out(monkeypatch, search, n, learned):
     assert {len(rows) for _, rows, _ in fits} == tried == {learned}
 
 
+def test_the_dry_run_of_each_candidate_has_as_many_records_as_its_part(monkeypatch):
+    """Parts differ by one record, and a promise may depend on their size."""
+    tried, real = [], searches.planned_guarantee
+
+    def planned(learner, size, *asked):
+        tried.append(size)
+        return real(learner, size, *asked)
+
+    monkeypatch.setattr(searches, "planned_guarantee", planned)
+    fits = real_fits(meta.PartitionedSearch(Kept(), {"regularization": [0.1, 1.0, 10.0]}), *data(10))
+    assert [len(rows) for _, rows, _ in fits] == tried == [3, 3, 2]
+
+
+def test_a_trial_that_spends_more_than_its_budget_is_noticed(monkeypatch):
+    fitted, parts = meta.RepeatedSearch._fitted, searches._parts
+
+    def fitted_and_more(self, ledger, setting, guarantee):
+        ledger.laplace(lambda records: 0.0, 1.0, 0.1)
+        return fitted(self, ledger, setting, guarantee)
+
+    def parts_and_more(ledger, cut):
+        ledger.gaussian(lambda records: 0.0, 1.0, 9.0)  # which needs a delta, and a trial has none
+        return parts(ledger, cut)
+
+    search = meta.RepeatedSearch(Sign(), {"sign": [1]}, epsilon=0.9)
+    for owner, name, wasteful, words in (
+        (meta.RepeatedSearch, "_fitted", fitted_and_more, r"epsilon 0\.4.* the budget of 0\.3"),
+        (searches, "_parts", parts_and_more, "epsilon inf at delta 0"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, wasteful)
+            with pytest.raises(RuntimeError, match=words):
+                search.fit(*data(20))
+
+
 def test_the_smallest_tables():
     for search, fewest in (
         (meta.PartitionedSearch(Sign(), {"sign": [1, -1]}), 3),
@@ -349,6 +393,7 @@ def test_ranges_end_where_they_are_said_to():
     rng = np.random.default_rng(0)
     for law in REPEATS:
         assert draw_repeats(rng, 1e9, law) > 0
+    meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=1e9)._check_parameters()
     for bad in (0.999, 1e9 + 1):
         with pytest.raises(ValueError, match="trials must be"):
             meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=bad).fit(None, None)

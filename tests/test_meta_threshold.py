@@ -127,6 +127,16 @@ def test_noise_of_the_prevalence(learner):
         assert tail == pytest.approx(2 * math.exp(-3 * rate) / (1 + math.exp(-rate)), abs=0.13)
 
 
+@pytest.mark.parametrize("relation", [REPLACE_ONE, ADD_REMOVE])
+@pytest.mark.parametrize(("n", "n1", "prevalence"), [(20, 5, 0.25), (20, 0, 1 / 21), (20, 20, 20 / 21), (1, 0, 0.5)])
+def test_two_counts_of_at_least_one_make_the_prevalence(monkeypatch, relation, n, n1, prevalence):
+    seen = watched(monkeypatch, answer=np.asarray)
+    model = meta.ThresholdClassifier(Oracle(relation=relation)).fit(np.zeros((n, 1)), (np.arange(n) < n1).astype(int))
+    ((_, counts),) = seen
+    assert counts.tolist() == [n - n1, n1]
+    assert model.prevalence_ == pytest.approx(prevalence)
+
+
 def test_seeds_repeat_a_result_and_share_no_noise():
     X, y = np.zeros((1000, 1)), (np.arange(1000) < 300).astype(int)
     more = (np.arange(1000) < 301).astype(int)

@@ -1,6 +1,7 @@
 """The recipe from a file to a published classifier: what it says has been paid for, or is public."""
 
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -8,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import date
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from helpers.cli import main
 from helpers.data import Schema
 from helpers.erm.moments import PrivateMomentClassifier
 from helpers.meta import spending
-from helpers.meta.published import COLUMNS_PUBLIC, PublishedClassifier
+from helpers.meta.published import COLUMNS_PUBLIC, QUOTES_CLOSED, PublishedClassifier
 from helpers.meta.quality import Quality
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee
 
@@ -431,6 +432,20 @@ def test_a_stored_classifier_is_the_same_in_all_parts_and_runs_no_code(classifie
         PublishedClassifier.load(tmp_path / "pipe")
 
 
+def test_a_file_that_is_larger_than_any_classifier_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "read_bytes", lambda file: b"")
+    for more, words in ((0, "got something else in 'm'"), (1, "a stored classifier, got 'm'")):
+        with (tmp_path / "m").open("wb") as file:
+            file.truncate(2**28 + more)  # which takes no room on the disk
+        with pytest.raises(ValueError, match=words):
+            PublishedClassifier.load(tmp_path / "m")
+
+
+def test_what_was_paid_for_cannot_be_exchanged(classifier):
+    with pytest.raises(FrozenInstanceError):
+        classifier.quality = None
+
+
 def test_each_row_has_its_answer_beside_what_names_it(folder, capsys):
     assert fit() == 0
     (folder / "others.csv").write_text('id,age,dose,ward,ill\n007,50,1,north,yes\n\n"a,b",x\n"open,9,9,west,no\n')
@@ -513,6 +528,47 @@ def test_the_guarantee_names_all_that_it_stands_on(classifier):
     assert "number of records public" not in one_more.assumes
 
 
+def test_the_guarantee_names_quotes_and_persons_held_out_only_where_they_matter(classifier):
+    assert QUOTES_CLOSED not in classifier.guarantee.assumes
+    quoted = Schema.parse(TEXT + "quoted_newlines: true\n")
+    assert QUOTES_CLOSED in replace(classifier, schema=quoted).guarantee.assumes
+    assert "parallel composition" in classifier.guarantee.source
+    assert "parallel composition" not in replace(classifier, quality=None).guarantee.source
+
+
+def test_a_seed_repeats_who_is_held_out():
+    one, same, other = (
+        PublishedClassifier.fit(table(300), SCHEMA, random_state=seed).to_text() for seed in (3, 3, None)
+    )
+    assert one == same != other
+
+
+def test_the_fewest_records_and_the_largest_delta():
+    for measure in (True, False):
+        found = PublishedClassifier.fit(table(1), SCHEMA, epsilon=1.0, measure=measure)
+        assert found.model.marginals_.n_records == 1
+        with pytest.raises(ValueError, match="one or more persons to learn from, got 0"):
+            PublishedClassifier.fit(table(0), SCHEMA, epsilon=1.0, measure=measure)
+    PublishedClassifier.fit(table(8), SCHEMA, epsilon=1.0, delta=0.124)
+    with pytest.raises(ValueError, match=r"delta must be less than one over the number of records, 8, got 0\.125"):
+        PublishedClassifier.fit(table(8), SCHEMA, epsilon=1.0, delta=0.125)
+
+
+def test_a_budget_is_given_by_name_and_is_one_by_default():
+    """Two numbers that are swapped by mistake would be another guarantee."""
+    parameters = dict(inspect.signature(PublishedClassifier.fit).parameters)
+    del parameters["table"], parameters["schema"]
+    assert {parameter.kind for parameter in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "neighbouring": REPLACE_ONE,
+        "measure": True,
+        "random_state": None,
+        "on_begin": None,
+    }
+
+
 def test_predictions_need_no_label_and_read_cells_as_the_fit_did(classifier):
     records = table(50, seed=5)
     answer = classifier.predict(records)
@@ -520,7 +576,9 @@ def test_predictions_need_no_label_and_read_cells_as_the_fit_did(classifier):
     X, _, _ = SCHEMA.encode(records)
     assert (answer["prediction"] == np.array(SCHEMA.class_names)[classifier.model.predict(X)]).all()
     assert (answer["probability of yes"] == classifier.model.predict_proba(X)[:, 1]).all()
-    assert list(classifier.predict(records[:0])) == list(answer)
+    nobody = classifier.predict(records[:0])
+    assert list(nobody) == list(answer)
+    assert len(nobody) == 0
 
 
 def test_several_classes(tmp_path):
