@@ -156,9 +156,8 @@ def test_the_law_of_logits_is_the_product_of_their_exponentials():
         assert found == pytest.approx(summed if at == tuple(sorted(at)) else summed.T)
     assert len(marginals) == 4 + 2 * 3
     for (child, parents), table in zip(network, tables, strict=True):
-        assert table == pytest.approx(
-            marginals[(*parents, child)] / marginals[(*parents, child)].sum(-1, keepdims=True)
-        )
+        together = marginals[(*parents, child)]
+        assert table == pytest.approx(together / together.sum(axis=-1, keepdims=True))
 
 
 def test_inference_takes_steps_that_are_short_enough_for_many_attributes():

@@ -147,11 +147,12 @@ def test_choices_are_billed_for_how_far_mutual_information_moves(monkeypatch):
 
 def test_three_values_on_both_sides_are_billed_as_more_than_two(monkeypatch):
     asked, choose = [], Ledger.choose
-    monkeypatch.setattr(
-        Ledger,
-        "choose",
-        lambda self, query, moved, **budget: (asked.append(moved), choose(self, query, moved, **budget))[1],
-    )
+
+    def noted(self, query, sensitivity, **budget):
+        asked.append(sensitivity)
+        return choose(self, query, sensitivity, **budget)
+
+    monkeypatch.setattr(Ledger, "choose", noted)
     domain = Domain([Attribute.categorical(name, j, (0, 1, 2)) for j, name in enumerate("ab")])
     X, y = bits(200)
     PrivBayes(50.0, domain=domain, degree=1).fit(X[:, :2], y)
