@@ -173,7 +173,11 @@ def _in_child(mutant: Mutant, first: list[str], tests: list[str], pipe: int) -> 
         options = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
         code = 0
         for chosen in filter(None, (first, tests)):
-            code = code or int(pytest.main([*options, "-o", "addopts=", *chosen], plugins=[_Teller(pipe)]))
+            code = int(pytest.main([*options, "-o", "addopts=", *chosen], plugins=[_Teller(pipe)]))
+            # A test asked for by name is not found where its file cannot be imported, or its parameters have other
+            # names: whether that is noticed, all tests have to say.
+            if code not in (0, pytest.ExitCode.USAGE_ERROR):
+                break
     except BaseException:
         code = 1
     os._exit(code)
@@ -216,7 +220,8 @@ def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iter
 
 def _verdict(mutant: Mutant, status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
-    if code not in (0, 1, 2, 3) and code >= 0:
+    # 4: a test that is asked for by name is not found. Without the fault all are (`_check_tests`).
+    if code not in (0, 1, 2, 3, 4) and code >= 0:
         raise RuntimeError(f"the tests of {mutant.module} could not be run: pytest's exit code is {code}")
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return "timeout"

@@ -160,3 +160,20 @@ def test_the_polytope_holds_every_row_and_no_more():
     rows = np.abs(model._rows(np.array(corners, dtype=float)).written()).max(axis=0)
     assert model._polytope().widths == pytest.approx(tuple(rows))
     assert [list(block) for block in model._polytope().blocks] == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("kind", [ObjectivePerturbationClassifier, OutputPerturbationClassifier])
+def test_a_model_is_itself_alone_and_shows_what_is_not_by_default(kind):
+    assert kind() != kind()
+    assert repr(kind(epsilon=2.0)) == f"{kind.__name__}(epsilon=2.0)"
+
+
+def test_options_are_given_by_name():
+    with pytest.raises(TypeError):
+        ObjectivePerturbationClassifier(1.0, 1e-3, False)
+
+
+def test_the_guarantee_names_the_norm_of_its_noise():
+    for noise, named in (("cube", True), ("ball", False)):
+        model = ObjectivePerturbationClassifier(1.0, noise=noise, bounds=[[-1, 1]] * 3, random_state=0).fit(X, Y)
+        assert ("noise in the norm of the rows' polytope" in model.guarantee_.source) is named

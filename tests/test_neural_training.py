@@ -1,9 +1,11 @@
 """What the trainer executes is what was accounted, and what it publishes gives no noise back."""
 
 import copy
+import dataclasses
 import functools
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 from torch import nn
 
 from helpers.neural import CrossEntropy, Focal, Schedule, clipped_sum, train
-from helpers.neural.training import poisson_sample
+from helpers.neural.training import ExecutedStep, Trained, poisson_sample, throw_away
 from helpers.privacy import ADD_REMOVE, SEED_SECRET, Ledger
 
 pytest_plugins = ("neural_torch",)
@@ -145,6 +147,48 @@ def test_the_poisson_sample_draws_every_record_alone_and_never_too_often():
     assert len(poisson_sample(1000, 2.0**-54, rng)) == 0  # rounded down, not up
 
 
+class Zeros:
+    """The smallest numbers that a generator may draw, of a range that is noted."""
+
+    def integers(self, low, high, size):
+        self.range = low, high
+        return np.full(size, low)
+
+
+def test_the_poisson_sample_compares_numbers_of_53_bits_with_the_rate():
+    zeros = Zeros()
+    assert poisson_sample(2, 2.0**-53, zeros).tolist() == [0, 1]
+    assert poisson_sample(2, 2.0**-54, zeros).tolist() == []
+    assert zeros.range == (0, 2**53)
+
+
+def test_what_is_told_of_a_training_cannot_be_changed():
+    for told, name in ((ExecutedStep(0, 1.0), "index"), (Trained(mlp(), None), "model")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(told, name, None)
+
+
+def test_without_an_optimiser_it_is_plain_descent_at_a_rate_of_a_tenth():
+    explicit = functools.partial(torch.optim.SGD, lr=0.1)
+    arguments = (mlp(), X, Y, quick())
+    assert equal(*(train(*arguments, delta=DELTA, random_state=0, **o) for o in ({}, {"optimizer": explicit})))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, {"number of records public"}),
+        ({"n_records": 20}, {"number that divides the sums public"}),
+        ({"class_weight": (1.0, 2.0)}, {"number of records public", "class weights public"}),
+    ],
+    ids=["alone", "number", "weights"],
+)
+def test_the_guarantee_assumes_what_was_given(options, told):
+    assumes = train(mlp(), X, Y, quick(1), delta=DELTA, **options).guarantee.assumes
+    optional = {"number of records public", "number that divides the sums public", "class weights public"}
+    assert optional & set(assumes) == told
+
+
 # Sensitivity
 
 
@@ -183,6 +227,24 @@ def test_the_sum_is_that_of_plain_gradients_one_record_at_a_time(weighting, clip
         expected += g * min(1.0, clip / g.norm().item()) * (1 if weighting == "loss" else factor)
     total = clipped_sum(model, loss, X, y, clip, class_weight=torch.tensor(weights), weighting=weighting)
     torch.testing.assert_close(flat(total), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weighting", "class_weight", "largest"),
+    [("loss", (0.1, 7.0), 1.0), ("bound", None, 1.0), ("bound", (0.1, 7.0), 7.0)],
+)
+def test_a_step_tells_the_noise_that_its_weights_ask_for(monkeypatch, weighting, class_weight, largest):
+    asked, told, sampled = [], [], Ledger.sampled
+
+    def noted(self, query, rate, sensitivity, noise_multiplier):
+        asked.append(sensitivity * noise_multiplier)
+        return sampled(self, query, rate, sensitivity, noise_multiplier)
+
+    monkeypatch.setattr(Ledger, "sampled", noted)
+    schedule = quick(2, noise_multiplier=2.0, clip_norm=0.5)
+    options = {"weighting": weighting, "class_weight": class_weight, "on_step": told.append}
+    train(mlp(), X, Y, schedule, delta=DELTA, **options)
+    assert asked == [step.noise_scale for step in told] == [2.0 * 0.5 * largest] * 2
 
 
 def test_noise_covers_the_largest_weight_where_weights_stand_outside_the_clipping():
@@ -334,6 +396,25 @@ def test_a_class_that_is_written_anew_has_unrelated_noise():
     )
     assert str(type(one)) == str(type(other))
     assert not (noise_of(one) == noise_of(other)).any()
+
+
+class Repeated(nn.Module):
+    """A layer that is used twice under two names; which one is public."""
+
+    def __init__(self, which):
+        super().__init__()
+        layers = nn.Tanh(), nn.Tanh()
+        self.one, self.two, self.also, self.inner = *layers, layers[which], nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.inner(self.also(self.two(self.one(x))))
+
+
+def test_a_layer_that_comes_again_is_described_by_its_place():
+    one, other, again = same_weights(Repeated, 0, 1, 0)
+    numbers = [noise_of(model) for model in (one, other, again)]
+    assert torch.equal(numbers[0], numbers[2])
+    assert not (numbers[0] == numbers[1]).any()
 
 
 NOISE_ELSEWHERE = """
@@ -526,6 +607,11 @@ def test_an_index_outside_a_table_is_its_nearest(kind):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
+def test_every_row_of_a_table_keeps_its_index():
+    table = nn.Embedding.from_pretrained(torch.arange(4.0)[:, None])
+    assert throw_away(table)(torch.tensor([-5, -1, 0, 1, 2, 3, 4, 9]))[:, 0].tolist() == [0, 0, 0, 1, 2, 3, 3, 3]
+
+
 # Views and averages
 
 
@@ -643,11 +729,14 @@ def test_batch_normalisation_is_refused_by_name(layer):
     ("change", "message"),
     [
         ({"X": np.where(X > 2, np.nan, X) * np.nan}, "X must hold finite"),
-        ({"y": Y + 1}, "y must hold labels"),
+        ({"y": Y + 1}, r"y must hold labels in \[0, 1\], found others"),
         ({"y": Y - 1}, "y must hold labels"),
         ({"y": Y.astype(float)}, "labels of type"),
+        ({"y": Y.astype(bool)}, "labels of type"),
+        ({"y": Y.astype(complex)}, "labels of type"),
+        ({"X": X[:, 0]}, "X and y must be records"),
         ({"y": Y[:-1]}, "X and y must"),
-        ({"X": X[:, :2]}, "gradients for single records"),
+        ({"X": X[:, :2]}, r"gradients for single records of shape \(2,\)"),
         ({"X": X.astype(str)}, "X must be an array of numbers"),
         ({"schedule": 20}, "schedule must"),
         ({"delta": 0.0}, "delta must"),
@@ -665,6 +754,7 @@ def test_batch_normalisation_is_refused_by_name(layer):
         ({"device": "meta"}, "device must"),
         ({"model": nn.Flatten()}, "trainable parameters"),
         ({"model": nn.Linear(3, 1)}, "model must map"),
+        ({"model": nn.Sequential(nn.Linear(3, 4), nn.Unflatten(1, (2, 2)))}, "model must map"),
         ({"model": mlp().bfloat16()}, "32 or 64 bits"),
         ({"accountant": "gdp"}, "accountant must"),
         ({"interval": 0.0}, "interval must"),
@@ -683,8 +773,12 @@ def test_bad_input_is_refused_before_the_first_step(change, message):
 
 
 def test_a_delta_of_one_over_n_warns():
-    with pytest.warns(UserWarning, match="at least 1/n"):
+    with pytest.warns(UserWarning, match="at least 1/n") as told:
         train(mlp(), X, Y, quick(1), delta=0.05)
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(mlp(), X, Y, quick(1), delta=0.049)
 
 
 def test_bytes_are_images():

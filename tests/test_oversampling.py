@@ -281,6 +281,39 @@ def test_bad_parameters_are_refused(mode, message):
             getattr(DeterministicOversampler(**mode), method)(np.zeros((2, 1)), [0, 1])
 
 
+def test_rules_and_bounds_refuse_what_is_out_of_range():
+    for wrong in (lambda: fixed_total(-1), lambda: substitution_bound(-1, 1)):
+        with pytest.raises(ValueError, match="n_new must be an integer"):
+            wrong()
+    with pytest.raises(ValueError, match="n_minority must be an integer"):
+        substitution_bound(1, 0)
+
+
+def test_rules_make_no_copies_of_a_class_that_is_large_enough_and_take_1_for_the_minority():
+    assert balance()(np.array([0, 1, 1])) == {1: 0}
+    assert public_multiplicity(3)(np.array([0, 1, 1])) == {1: 6}
+
+
+@SILENT
+def test_stability_is_that_of_one_minority_record_with_one_and_with_none():
+    for y in ([0, 0, 1], [0, 0, 0]):
+        assert DeterministicOversampler(n_new=4).fit(np.zeros((3, 1)), y).stability_.group_size == 5
+
+
+def test_texts_and_missing_values_are_declared():
+    tags = DeterministicOversampler(multiplicity=1).__sklearn_tags__().input_tags
+    assert tags.string
+    assert tags.allow_nan
+
+
+@pytest.mark.parametrize("n_new", [2, "balance"])
+@pytest.mark.parametrize("method", ["fit", "fit_resample"])
+def test_a_leak_is_told_where_the_sampler_is_used(method, n_new):
+    with pytest.warns(PrivacyLeakWarning) as told:
+        getattr(DeterministicOversampler(n_new=n_new), method)(np.zeros((3, 1)), [0, 0, 1])
+    assert [warning.filename for warning in told] == [__file__]
+
+
 def test_works_in_an_imbalanced_learn_pipeline():
     from imblearn.pipeline import make_pipeline
     from sklearn.linear_model import LogisticRegression

@@ -17,7 +17,7 @@ from helpers.synthesis import MST
 from helpers.synthesis import curator as curator_module
 from helpers.synthesis import mst as mst_module
 from helpers.synthesis.curator import Curator, Measurement
-from helpers.synthesis.mst import fit_tree
+from helpers.synthesis.mst import _law, fit_tree
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])
 CHAIN = ((3, ()), (2, (3,)), (0, (2,)), (1, (0,)))
@@ -140,6 +140,56 @@ def test_inference_finds_the_nearest_distribution_on_the_tree(network):
     assert all(table.sum(axis=-1) == pytest.approx(1) for table in tables)
     assert error(tables) == pytest.approx(best, rel=2e-3)
     assert error(fit_tree(network, answers, n, 0)) > 1.5 * best
+
+
+def test_the_law_of_logits_is_the_product_of_their_exponentials():
+    """Tables and marginals against the joint distribution, written out."""
+    rng = np.random.default_rng(0)
+    sizes, network = (2, 3, 4, 2), ((3, ()), (0, (3,)), (1, (3,)), (2, (0,)))
+    logits = [rng.normal(0, 2, [sizes[j] for j in (*parents, child)]) for child, parents in network]
+    root, first, second, third = logits
+    joint = np.exp(root + first.T[:, None, None] + second.T[:, None] + third[:, None, :, None])
+    joint /= joint.sum()
+    tables, marginals = _law(network, logits)
+    for at, found in marginals.items():
+        summed = joint.sum(axis=tuple(j for j in range(4) if j not in at))
+        assert found == pytest.approx(summed if at == tuple(sorted(at)) else summed.T)
+    assert len(marginals) == 4 + 2 * 3
+    for (child, parents), table in zip(network, tables, strict=True):
+        together = marginals[(*parents, child)]
+        assert table == pytest.approx(together / together.sum(axis=-1, keepdims=True))
+
+
+def test_inference_takes_steps_that_are_short_enough_for_many_attributes():
+    """Of a star whose attributes all follow the label: answers that agree are met, however many they are."""
+    n_children, pair = 30, np.array([[72.0, 8.0], [2.0, 18.0]])
+    network = ((n_children, ()), *((child, (n_children,)) for child in range(n_children)))
+    answers = [Measurement((child,), pair.sum(axis=0), 1.0) for child in range(n_children)]
+    answers.append(Measurement((n_children,), pair.sum(axis=1), 1.0))
+    answers += [Measurement((child, n_children), pair.T, 1.0) for child in range(n_children)]
+    root, *others = fit_tree(network, answers, 100.0, 200)
+    assert root == pytest.approx([0.8, 0.2], abs=0.01)
+    for table in others:
+        assert table == pytest.approx(np.array([[0.9, 0.1], [0.1, 0.9]]), abs=0.05)
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_inference_goes_on_where_noisy_counts_do_not_add_up_to_the_number_of_records(factor):
+    counts = {(0,): np.array([6.0, 2.0]), (1,): np.array([4.0, 4.0]), (0, 1): np.array([[4.0, 2], [0, 2]])}
+    answers = [Measurement(at, factor * noisy, 1.0) for at, noisy in counts.items()]
+    network = ((0, ()), (1, (0,)))
+    _, found = _law(network, [np.log(table + 1e-300) for table in fit_tree(network, answers, 8.0, 300)])
+    _, further = _law(network, [np.log(table + 1e-300) for table in fit_tree(network, answers, 8.0, 3000)])
+    for at in counts:
+        assert found[at] == pytest.approx(further[at], abs=0.01)
+    assert np.abs(found[0, 1] - 0.25).max() > 0.1
+
+
+def test_two_attributes_and_the_label_make_a_tree_of_two_edges():
+    X, y = bits(500)
+    domain = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("ab")])
+    model = MST(1.0, domain=domain, workload="all").fit(X[:, :2], y)
+    assert sum(len(measured.attributes) == 2 for measured in model.measurements_) == 2
 
 
 def test_a_given_label_is_drawn_as_if_others_had_been_thrown_away():

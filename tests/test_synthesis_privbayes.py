@@ -14,7 +14,7 @@ from helpers.data.domain import Attribute, Domain
 from helpers.privacy import REPLACE_ONE, ApproximateDpEvent, Ledger, audit_estimator
 from helpers.synthesis import PrivBayes, mutual_information, mutual_information_sensitivity
 from helpers.synthesis import curator as curator_module
-from helpers.synthesis.privbayes import _parent_sets
+from helpers.synthesis.privbayes import BayesianNetwork, _parent_sets, conditional_table
 
 BITS = Domain([Attribute.categorical(name, j, (0, 1)) for j, name in enumerate("abc")])
 
@@ -77,6 +77,41 @@ def test_it_is_the_mutual_information_of_scikit_learn():
     assert mutual_information(np.zeros((2, 2))) == 0.0
 
 
+def test_one_record_has_no_information_and_rounding_makes_none_negative():
+    assert mutual_information([[1, 0], [0, 0]]) == 0.0
+    rng = np.random.default_rng(0)
+    independent = [np.outer(*rng.integers(1, 9, (2, 3))) for _ in range(100)]
+    assert min(map(mutual_information, independent)) == 0.0
+
+
+def test_a_sensitivity_is_asked_for_by_name_and_for_some_record():
+    with pytest.raises(TypeError):
+        mutual_information_sensitivity(9, True)
+    for binary in (False, True):
+        with pytest.raises(ValueError, match="n must be"):
+            mutual_information_sensitivity(0, binary=binary)
+
+
+def test_tables_are_shares_of_what_is_positive():
+    """A row without anything positive has the shares of all rows together; without any such row all are equal."""
+    with np.errstate(all="raise"):
+        few = conditional_table(np.array([[0.25, 0.0], [0.0, 0.5], [-1.0, -2.0]]))
+        some = conditional_table(np.array([[3.0, -1.0], [-2.0, -5.0], [1.0, 1.5]]))
+        one = conditional_table(np.array([[0.25, -1.0], [-2.0, -5.0]]))
+        none = conditional_table(np.array([[-1.0, 0.0, -3.0, -1.0]] * 2))
+    assert few == pytest.approx(np.array([[1, 0], [0, 1], [1 / 3, 2 / 3]]))
+    assert some == pytest.approx(np.array([[1, 0], [4 / 5.5, 1.5 / 5.5], [0.4, 0.6]]))
+    assert one == pytest.approx(np.array([[1, 0], [1, 0]]))
+    assert none == pytest.approx(np.full((2, 4), 0.25))
+
+
+def test_samples_follow_tables_of_more_than_two_values():
+    root, child = np.array([0.2, 0.3, 0.5]), np.array([[0.1, 0.2, 0.3, 0.4], [1, 0, 0, 0], [0, 0, 0.5, 0.5]])
+    codes = BayesianNetwork(((1, ()), (0, (1,))), [root, child]).sample(20_000, np.random.default_rng(0), {})
+    found = np.bincount(codes[:, 1] * 4 + codes[:, 0], minlength=12).reshape(3, 4) / 20_000
+    assert found == pytest.approx(root[:, None] * child, abs=0.015)
+
+
 @pytest.mark.filterwarnings("ignore:all numbers of")
 @pytest.mark.parametrize("domain", [BITS, None], ids=["public", "private"])
 def test_what_was_executed_adds_up_to_epsilon(monkeypatch, domain):
@@ -108,6 +143,34 @@ def test_choices_are_billed_for_how_far_mutual_information_moves(monkeypatch):
     asked.clear()
     PrivBayes(50.0, domain=Domain.from_bounds([[0, 1]] * 3, n_bins=4), degree=2).fit(X, y)
     assert asked[-1] == mutual_information_sensitivity(200)  # four cells beside the label and another attribute
+
+
+def test_three_values_on_both_sides_are_billed_as_more_than_two(monkeypatch):
+    asked, choose = [], Ledger.choose
+
+    def noted(self, query, sensitivity, **budget):
+        asked.append(sensitivity)
+        return choose(self, query, sensitivity, **budget)
+
+    monkeypatch.setattr(Ledger, "choose", noted)
+    domain = Domain([Attribute.categorical(name, j, (0, 1, 2)) for j, name in enumerate("ab")])
+    X, y = bits(200)
+    PrivBayes(50.0, domain=domain, degree=1).fit(X[:, :2], y)
+    # The label first, which has two values; then an attribute of three values may get the other one as parent.
+    assert asked == [mutual_information_sensitivity(200, binary=binary) for binary in (True, False)]
+
+
+def test_tables_have_a_mean_count_of_four_times_the_scale_of_their_noise(monkeypatch):
+    limits, choose = [], PrivBayes._choose_network
+
+    def noted(self, curator, sizes, budget, n, limit):
+        limits.append(limit)
+        return choose(self, curator, sizes, budget, n, limit)
+
+    monkeypatch.setattr(PrivBayes, "_choose_network", noted)
+    PrivBayes(0.5, domain=BITS).fit(*bits(300))
+    scale = 2 * 4 / (0.7 * 0.5)  # four tables share what choices leave, and one record moves two cells
+    assert limits == [pytest.approx(300 / (4 * scale))]
 
 
 def test_the_network_starts_with_the_label_and_keeps_its_degree():
@@ -151,7 +214,7 @@ def test_what_no_choice_needs_goes_to_the_tables(monkeypatch, epsilon, n, d, why
 
 def test_tables_are_no_larger_than_the_noise_allows():
     model = PrivBayes(0.01, domain=BITS).fit(*bits(50))
-    assert all(parents == () for _, parents in model.model_.edges)
+    assert model.model_.edges == ((3, ()), (0, ()), (1, ()), (2, ()))
 
 
 def test_with_little_noise_it_finds_the_law_and_samples_it_exactly():
@@ -206,6 +269,12 @@ def test_too_many_cells_are_told_by_a_parameter_that_it_has(monkeypatch):
     for parameters, name in (({"domain": wide}, "domain"), ({"n_bins": 4}, "n_bins")):
         with pytest.raises(ValueError, match=f"{name} must leave"):
             PrivBayes(1.0, **parameters).fit(*bits(20))
+
+
+def test_one_record_alone_may_be_chosen_for():
+    """Its mutual information cannot change, and noise for a change of 0 there is none."""
+    model = PrivBayes(1e4, domain=BITS).fit(np.ones((1, 3)), np.ones(1, int))
+    assert any(parents for _, parents in model.model_.edges)
 
 
 def test_one_record_and_one_class_are_no_errors():
