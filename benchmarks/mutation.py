@@ -170,7 +170,7 @@ def _in_child(mutant: Mutant, first: list[str], tests: list[str], pipe: int) -> 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.meta_path.insert(0, _Changed(mutant.module, mutant.source))
     try:
-        options = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
         code = 0
         for chosen in filter(None, (first, tests)):
             code = int(pytest.main([*options, "-o", "addopts=", *chosen], plugins=[_Teller(pipe)]))

@@ -14,7 +14,6 @@ from helpers.meta import PrivateBaggingClassifier, ThresholdClassifier
 from helpers.study import comparison
 from helpers.study.comparison import BETTER, OPEN
 
-pytestmark = pytest.mark.usefixtures("repeatable_noise")
 LEARNER = ObjectivePerturbationClassifier(regularization=0.1)
 
 

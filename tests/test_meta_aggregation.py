@@ -20,7 +20,6 @@ from helpers.erm import ERMClassifier
 from helpers.meta import PATEClassifier, SubsampleAndAggregateClassifier, ThresholdClassifier, aggregation
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, gaussian_mu, gaussian_multiplier
 
-pytestmark = pytest.mark.usefixtures("repeatable_noise")
 SECRET = 0.75  # a value of the first feature at which the stubs below behave badly
 
 
