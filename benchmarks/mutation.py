@@ -172,6 +172,7 @@ def _in_child(mutant: Mutant, first: list[str], tests: list[str], pipe: int) -> 
     try:
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
         code = 0
+        # `tests/conftest.py` is in it for the noise that repeats: a test that fails by chance would count as noticing.
         for chosen in filter(None, (first, tests)):
             code = int(pytest.main([*options, "-o", "addopts=", *chosen], plugins=[_Teller(pipe)]))
             # A test asked for by name is not found where its file cannot be imported, or its parameters have other
