@@ -19,15 +19,16 @@ A record more or less moves
     largest class:  p + m A + a + b + g          any other:  p + r + g s,
 
 where A is the square that a record adds to the marginals, and s is 1 for two classes and 2 for more: the residual of a
-record of the largest class is no longer than 1 (they are probabilities of the other classes), that of another class
-than sqrt 2, and than 1 if there is one such class. Another record of the same class in its place moves at most
+record of the largest class is no longer than 1 (its entries are probabilities of the other classes), that of another
+class than sqrt 2, and than 1 if there is one such class. Another record of the same class in its place moves at most
 
     largest class:  m R + (2 a + 2 b + a^2/(2 b)) + 4 g          any other:  4 r + 4 g s,
 
 and no size. R is the square that it moves the marginals by. For the bracket let the two rows have lengths s, t <= 1 and
-product u: it is a (s^2 + t^2 - 2 u) + b (s^4 + t^4 - 2 u^2), and -2 a u - 2 b u^2 is at most a^2/(2 b) whatever u is. A
-record of one class in place of one of another moves what both classes lose and gain. `_Shares` keeps the dearest of all
-these at 1, so that all releases together are one Gaussian mechanism of parameter mu, whatever is asked because of
+product u: it is a (s^2 + t^2 - 2 u) + b (s^4 + t^4 - 2 u^2), and -2 a u - 2 b u^2 is at most a^2/(2 b) whatever u is.
+Where scores are released for a cut, their tree is one more table of marginals, which the class that they are of pays. A
+record of one class in place of one of another moves what both classes lose and gain. `_precisions` keeps the dearest of
+all these at 1, so that all releases together are one Gaussian mechanism of parameter mu, whatever is asked because of
 earlier answers (`Ledger.classes`).
 
 **What one person moves.** All of this is sums over rows. Where it is known which rows are of one person, each of their
@@ -71,8 +72,8 @@ from helpers.validation import Check, any_value, choice, integer, label_codes, o
 
 _N_BINS = 32
 # Of the squared budget, under add/remove and under replace-one: what the sizes cost; the marginals; S, by its precision
-# b; and how much less the marginals get where the largest class's scores are released too, for a stated rate of alarms.
-# What is left goes to the sums and, where it is taken, to the step.
+# b; and how much less the marginals or a rare sum get where a class's scores are released too, for a stated recall or
+# rate of alarms. What is left goes to the sums and, where it is taken, to the step.
 _SIZES = {ADD_REMOVE: 0.08, REPLACE_ONE: 0.125}
 _MARGINALS = {ADD_REMOVE: 0.40, REPLACE_ONE: 0.46}
 _SECOND = {ADD_REMOVE: 0.25, REPLACE_ONE: 0.12}
@@ -160,8 +161,8 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         The most rows of one person, whom the guarantee protects, 1 or more; all noise grows with it. Not for rows whose
         persons are named in `fit`.
     recall : float, optional
-        In (0, 1), for two classes: the share of the second class that is to be found. From the released means, under a
-        normal law of the scores: it costs nothing.
+        In (0, 1), for two classes: the share of the second class that is to be found. From a private distribution of
+        its scores, for which its sum gets a little less.
     alarms : float, optional
         In (0, 1000), for two classes, instead of `recall`: of 1,000 records, how many are to be called the second
         class. From a private distribution of the largest class's scores, for which its marginals get a little less.
@@ -292,12 +293,11 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             ledger.assume(f"no person has more than {k} rows")
         moved, budget = marginals_move(domain), gaussian_mu(self.epsilon, self.delta)
         ask = _Asked(ledger.classes(_OfClass, n_classes), budget, k)
-        shares = partial(_precisions, relation, moved, n_classes, scored=self.alarms is not None)
-        first = shares(step=False)
+        size = _SIZES[relation]
 
         self.classes_ = np.array(domain.classes)
-        counts = np.array([ask(j, _OfClass.size, first.size, 0.0, first.size**-0.5) for j in range(n_classes)])
-        noise_scale = first.size**-0.5 / ask.mu
+        counts = np.array([ask(j, _OfClass.size, size, 0.0, size**-0.5) for j in range(n_classes)])
+        noise_scale = size**-0.5 / ask.mu
         if relation is REPLACE_ONE:
             n_records = float(ledger.n_records())
             # The sum is public, so its noise is taken off the counts in equal parts: each keeps 1 - 1/K of its
@@ -310,7 +310,11 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         sizes = np.maximum(counts, _LEAST)
         self.priors_, largest = sizes / sizes.sum(), int(np.argmax(sizes))
 
-        noise_multiplier = 1 / (budget * math.sqrt(first.marginals) * moved.added)
+        # The class whose scores place the cut: the second one for a recall, the one that most alarms are about for a
+        # rate of alarms.
+        scored = 1 if self.recall is not None else largest if self.alarms is not None else None
+        shares = partial(_precisions, relation, moved, n_classes, None if scored is None else scored == largest)
+        noise_multiplier = 1 / (budget * math.sqrt(shares(step=False).marginals) * moved.added)
         self.marginals_ = noisy_marginals(ask.ledgers[largest], domain, noise_multiplier, sizes[largest], k)
         self.features_ = RankFeatures(domain, self.marginals_)
         width = RankFeatures.count(domain)
@@ -318,14 +322,13 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         # depends on released sizes alone.
         reach = ask.mu * np.delete(sizes, largest) / math.sqrt(width) / (2 if relation is REPLACE_ONE else 1)
         is_worth_it = bool((reach >= _WORTH_IT).all())
-        moments = _noisy_moments(ask, self.features_, shares(step=is_worth_it), sizes, largest)
+        precision = shares(step=is_worth_it)
+        moments = _noisy_moments(ask, self.features_, precision, sizes, largest)
         found = _Discriminants.of(moments)
         if is_worth_it:
-            found = found.stepped(*_noisy_slopes(ask, self.features_, shares(step=True), found))
+            found = found.stepped(*_noisy_slopes(ask, self.features_, precision, found))
         self._keep(found)
-        self.cut_ = 0.0
-        if not (self.recall is None and self.alarms is None):
-            self.cut_ = self._cut(found, ask, first.scores)
+        self.cut_ = 0.0 if scored is None else self._cut(found, ask, precision.scores, scored)
         source = "fully adaptive composition of Gaussian mechanisms (Smith and Thakurta 2022)"
         schema = f"domain public (bins, categories, set of labels): {domain.basis}"
         event = dp_event.GaussianDpEvent(1 / budget)
@@ -406,31 +409,33 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
             self.shapes_.append(Shape(attribute.name, places, coefs[:, start:stop] @ curve.T, blur))
             start = stop
 
-    def _cut(self, found: "_Discriminants", ask: "_Asked", precision: float) -> float:
+    def _cut(self, found: "_Discriminants", ask: "_Asked", precision: float, scored: int) -> float:
         """Log-odds above which the second of two classes is to be said, for the stated recall or rate of alarms.
 
-        Scores are taken to be normal, but for those of the largest class where a rate of alarms is to be kept: most
-        alarms are about its records.
+        The scores of class `scored` have a private distribution, in cells that are equally full if they are normal, as
+        those of the other class are taken to be. What of it is noise is shrunk towards the normal law.
         """
         (coef,), (intercept,), largest = found.coefs, found.intercepts, found.largest
-        common, rare, spread = found.common[0], found.common[0] + found.gaps[0], found.spreads[0]
-        odds = np.linspace(common - 8 * spread, rare + 8 * spread, 4001)
-        tails = [ndtr((mean - odds) / spread) for mean in (common, rare)]  # shares of either class above
-        if self.alarms is not None:
-            domain = _score_domain()
-            noise_multiplier = 1 / (ask.budget * math.sqrt(precision) * marginals_move(domain).added)
-            places = partial(_places, self.features_, coef, intercept, common, spread)
-            size = found.moments.sizes[largest]
-            (shares,) = noisy_marginals(
-                ask.ledgers[largest], domain, noise_multiplier, size, self.rows_per_person, of=places
-            )
-            below = np.interp(1 - tails[0], np.linspace(0, 1, _SCORE_CELLS + 1), np.append(0.0, np.cumsum(shares)))
-            tails[0] = 1 - below
-        if largest == 1:  # what was above in favour of the first class is below in favour of the second
-            odds, tails = -odds[::-1], [1 - tails[1][::-1], 1 - tails[0][::-1]]
+        spread = found.spreads[0]
+        means = np.full(2, found.common[0])
+        means[1 - largest] += found.gaps[0]
+        odds = np.linspace(means.min() - 8 * spread, means.max() + 8 * spread, 4001)
+        below = ndtr((odds - means[:, None]) / spread)  # shares of both classes
+        domain = _score_domain()
+        noise_multiplier = 1 / (ask.budget * math.sqrt(precision) * marginals_move(domain).added)
+        places = partial(_places, self.features_, coef, intercept, means[scored], spread)
+        (shares,) = noisy_marginals(
+            ask.ledgers[scored], domain, noise_multiplier, found.moments.sizes[scored], ask.n_rows, of=places
+        )
+        cells = np.linspace(0, 1, _SCORE_CELLS + 1)
+        below[scored] = np.interp(below[scored], cells, np.append(0.0, np.cumsum(shares)))
+        if largest == 1:  # these are log-odds of the first class, and what is below is said to be the second
+            odds, above = -odds[::-1], below[:, ::-1]
+        else:
+            above = 1 - below
         if self.recall is not None:
-            return float(np.interp(-self.recall, -tails[1], odds))
-        return float(np.interp(-self.alarms / 1000, -(self.priors_ @ tails), odds))
+            return float(np.interp(-self.recall, -above[1], odds))
+        return float(np.interp(-self.alarms / 1000, -(self.priors_ @ above), odds))
 
 
 class _OfClass(NamedTuple):
@@ -490,40 +495,53 @@ class _Precisions(NamedTuple):
     rare_slope: float
 
 
-def _precisions(relation: NeighboringRelation, moved: Move, n_classes: int, *, scored: bool, step: bool) -> _Precisions:
+def _precisions(
+    relation: NeighboringRelation, moved: Move, n_classes: int, scored: bool | None = None, *, step: bool
+) -> _Precisions:
     """The budget, divided up.
 
-    >>> _precisions(ADD_REMOVE, Move(math.sqrt(5), math.sqrt(12)), 2, scored=False, step=False).rare
+    Parameters
+    ----------
+    relation : NeighboringRelation
+    moved : Move
+        Of the marginals.
+    n_classes : int
+    scored : bool, optional
+        Whether scores are asked of the largest class, which pays with its marginals, or of another, which pays with its
+        sum; None: of no class.
+    step : bool
+        Whether there is a step.
+
+    >>> _precisions(ADD_REMOVE, Move(math.sqrt(5), math.sqrt(12)), 2, step=False).rare
     0.92
     """
-    size, marginals, b = _SIZES[relation], _MARGINALS[relation], _SECOND[relation]
-    scores = marginals_move(_score_domain()) if scored else Move(1.0, 1.0)
-    part, taken = _SCORES * scored, _STEP * step
-    square = _residual(n_classes) ** 2
+    size, b = _SIZES[relation], _SECOND[relation]
+    marginals = _MARGINALS[relation] - (_SCORES if scored else 0.0)
+    square, taken = _residual(n_classes) ** 2, _STEP * step
+    by_scores = marginals_move(_score_domain())
     if relation is not REPLACE_ONE:
-        left, others = 1 - size - marginals - b, 1 - size
+        common, rare = 1 - size - _MARGINALS[relation] - b, 1 - size - (_SCORES if scored is False else 0.0)
         return _Precisions(
-            size,
-            (marginals - part) / moved.added**2,
-            part / scores.added**2,
-            b,
-            (1 - taken) * left,
-            (1 - taken) * others,
-            taken * left,
-            taken * others / square,
+            size=size,
+            marginals=marginals / moved.added**2,
+            scores=_SCORES / by_scores.added**2,
+            second=b,
+            common=(1 - taken) * common,
+            rare=(1 - taken) * rare,
+            common_slope=taken * common,
+            rare_slope=taken * rare / square,
         )
-    left = 1 - marginals - 2 * b
-    # 2 a + a^2/(2 b) = (1 - taken) left.
-    a = 2 * b * (math.sqrt(1 + (1 - taken) * left / (2 * b)) - 1)
+    common, rare = 1 - _MARGINALS[relation] - 2 * b, 1 - (_SCORES if scored is False else 0.0)
     return _Precisions(
-        size,
-        (marginals - part) / moved.replaced**2,
-        part / scores.replaced**2,
-        b,
-        a,
-        (1 - taken) / 4,
-        taken * left / 4,
-        taken / (4 * square),
+        size=size,
+        marginals=marginals / moved.replaced**2,
+        scores=_SCORES / by_scores.replaced**2,
+        second=b,
+        # 2 a + a^2/(2 b) is what is left for the sum.
+        common=2 * b * (math.sqrt(1 + (1 - taken) * common / (2 * b)) - 1),
+        rare=(1 - taken) * rare / 4,
+        common_slope=taken * common / 4,
+        rare_slope=taken * rare / (4 * square),
     )
 
 
@@ -685,11 +703,13 @@ class _Discriminants(NamedTuple):
         for j, slope, coef, intercept, blur, correction in zip(
             others, slopes @ vectors, self.coefs, self.intercepts, self.noise_scales, self.corrections, strict=True
         ):
-            noise = noise_scale**2
+            # Of an entry of the gradient: the noise, and what other records would change, which of a logistic loss is
+            # its curvature over the number of records.
+            variances = noise_scale**2 + curvatures * (1 / sizes).sum() / len(sizes) ** 2
             # The coefficients that are missing have a normal prior, whose variance makes the gradient as long as it is.
-            signal = max(slope @ slope - len(slope) * noise, 0.5 * noise * math.sqrt(len(slope) / 2))
+            signal = max(slope @ slope - variances.sum(), noise_scale**2 * math.sqrt(len(slope) / 8), _SHORT)
             prior = signal / (curvatures @ curvatures)
-            factors = curvatures / (curvatures**2 + noise / prior)
+            factors = curvatures / (curvatures**2 + variances / prior)
             coef = coef - vectors @ (factors * slope)
             middle = float(centre @ coef)
             spread = math.sqrt(_variance(vectors.T @ coef, values, middle))

@@ -786,7 +786,8 @@ class ClassLedger:
 
     def __init__(self, view: Ledger):
         self._view = view
-        view.bill = {}
+        # Views share the bill, and classes must not: `Ledger` adds theirs up.
+        view.bill, view._claims, view._parts, view._classes = {}, {}, [], []
         self._replaced = 0.0  # squared parameter of all releases, for a record that another of the class replaces
 
     def gaussian(
