@@ -454,10 +454,10 @@ class _OfClass(NamedTuple):
 
 def _only(number, function, *arguments):
     """function(*arguments, block) of the block's records of one class; the block is the last argument."""
-    *arguments, block = arguments
+    block = arguments[-1]
     here = block.codes == number
     weights = None if block.weights is None else block.weights[here]
-    return function(*arguments, Block(Rows(block.rows.base[here]), None, weights))
+    return function(*arguments[:-1], Block(Rows(block.rows.base[here]), None, weights))
 
 
 class _Asked(NamedTuple):
@@ -714,7 +714,7 @@ class _Discriminants(NamedTuple):
             middle = float(centre @ coef)
             spread = math.sqrt(_variance(vectors.T @ coef, values, middle))
             gap = float((means[j] - means[largest]) @ coef) - correction
-            gap = float(np.clip(gap, *(limit * spread for limit in _GAPS)))
+            gap = spread * float(np.clip(gap / spread, *_GAPS))
             # The step takes what it moves out of the coefficients' noise, and brings its own.
             blur = np.hypot((1 - factors * curvatures) * blur, factors * noise_scale)
             found.append((coef, intercept, blur, middle + intercept, gap, spread, correction))
