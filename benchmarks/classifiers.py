@@ -345,7 +345,9 @@ def tables(python: str) -> None:
     trials = trials[sets == len(SETS)]  # splits of an interrupted run do not count before all sets have them
     by = trials.groupby(["method", "epsilon", "dataset"], sort=False)
     means = by[["auc", "ap", "balanced_accuracy", "f1", "brier", "seconds"]].mean().round(4)
-    record(means.assign(splits=by.split.nunique()).reset_index(), "private-classifiers-comparison", trials)
+    means = means.assign(splits=by.split.nunique()).reset_index()
+    means.insert(3, "reserve", np.where(means.dataset.isin(list(reserve.SECOND)), "second", "first"))
+    record(means, "private-classifiers-comparison", trials)
     record(_quality(trials), QUALITY, trials)
     record(_gains(trials), "private-classifiers-gains", trials)
 
