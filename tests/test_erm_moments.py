@@ -508,6 +508,20 @@ def test_bad_parameters_are_refused(parameters, message):
         PrivateMomentClassifier(**parameters).fit(X, y)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, None, "text", 10**400])
+@pytest.mark.parametrize("label", ["no", "yes"])
+def test_a_cell_that_is_no_number_is_refused_in_whichever_class_it_is(value, label):
+    """Only the largest class is asked for its marginals: other records must not go unseen."""
+    X, y = records(50, np.random.default_rng(0))
+    y[:] = "no"
+    X[7, 0], y[7] = value, label
+    with pytest.raises(ValueError, match=r"^X |^Input "):
+        PrivateMomentClassifier(domain=MIXED).fit(X, y)
+    X[7, 0], X[7, 2] = 0.0, "violet"
+    with pytest.raises(ValueError, match="^X |^c "):
+        PrivateMomentClassifier(domain=MIXED).fit(X, y)
+
+
 def of_persons(X, y, persons, relation, monkeypatch, seed=0):
     """What a fit to rows of these persons would publish without noise, and the fitted model."""
     # The noise of a seed depends on the rows; here it must not, so that two fits can be compared.

@@ -104,9 +104,10 @@ class Shape(NamedTuple):
     places : ndarray (size,)
         Middles of the cells of an ordered attribute, or levels.
     log_odds : ndarray (1, size) or (K, size)
-        Centred under the private marginal; of the second class, or of each of more than two.
+        Centred under the private marginal of the largest class; of the second class against the first, or of each of
+        more than two against the largest.
     noise_scale : ndarray of the same shape
-        Standard deviation of `log_odds` from the noise on the class means; not from the choice of records.
+        Standard deviation of `log_odds` from the noise on class means and gradient; not from the choice of records.
     """
 
     name: str
@@ -265,13 +266,15 @@ class PrivateMomentClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, B
         domain = self._public_domain(X.shape[1])
         if groups is not None and (in_parts or self.rows_per_person > 1):
             raise ValueError("groups must be None for records in parts or with rows_per_person above 1, got some")
-        # A record that the domain does not allow is found by the first query, which then releases nothing; but on a
-        # worker it must not raise, and is looked for beforehand.
+        # Numbers are finite by now, and a level that the domain does not have stops the query that meets it. In columns
+        # of any objects, and on a worker, where nothing may raise, records are looked at beforehand.
         if in_parts:
             make = partial(_allowed_rows, domain) if is_dask(X) else Rows
             records = table(X, y, domain.classes, make=make, fewest=fewest)
             key: tuple = () if self.random_state is None else (records.shape, records.fingerprint())
         else:
+            if X.dtype == object:
+                _allowed_rows(domain, X)
             codes = label_codes(y, np.array(domain.classes))
             n_persons, weights, key = len(X), None, (X, y)
             if groups is not None:
