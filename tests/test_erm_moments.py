@@ -518,7 +518,7 @@ def test_a_cell_that_is_no_number_is_refused_in_whichever_class_it_is(value, lab
     with pytest.raises(ValueError, match=r"^X |^Input "):
         PrivateMomentClassifier(domain=MIXED).fit(X, y)
     X[7, 0], X[7, 2] = 0.0, "violet"
-    with pytest.raises(ValueError, match="^X |^c "):
+    with pytest.raises(ValueError, match=r"^X |^c "):
         PrivateMomentClassifier(domain=MIXED).fit(X, y)
 
 

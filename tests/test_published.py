@@ -1,5 +1,6 @@
 """The recipe from a file to a published classifier: what it says has been paid for, or is public."""
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -752,3 +753,28 @@ def test_shapes_of_several_classes_have_a_legend():
     X, y = rng.uniform(-1, 1, (400, 1)), rng.integers(0, 3, 400)
     figure = plot_shapes(PrivateMomentClassifier(classes=(0, 1, 2)).fit(X, y))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_the_card_says_what_quoted_line_breaks_cost(quoted):
+    schema = dataclasses.replace(SCHEMA, quoted_newlines=quoted)
+    shown = render(PublishedClassifier.fit(table(200), schema, epsilon=1.0))
+    assert ("opens a quote and does not close it" in shown) == quoted
+
+
+@pytest.mark.parametrize("target", [{"recall": 0.8}, {"alarms": 40.0}])
+def test_a_target_is_kept_with_the_classifier_and_told_on_the_card(target, tmp_path):
+    classifier = PublishedClassifier.fit(table(2000), SCHEMA, epsilon=3.0, random_state=0, **target)
+    classifier.save(tmp_path / "model.json")
+    again = PublishedClassifier.load(tmp_path / "model.json")
+    said = again.predict(table(300))
+    (name,) = [column for column in said if column.endswith(" from")]
+    rare = name.removesuffix(" from")
+    assert ((said[f"probability of {rare}"] > said[name]) == (said["prediction"] == rare)).all()
+    assert (
+        again.threshold
+        == classifier.threshold
+        != PublishedClassifier.fit(table(2000), SCHEMA, epsilon=3.0, random_state=0).threshold
+    )
+    shown = render(again)
+    assert ("asked to find 80 % of the cases" if "recall" in target else "asked for 40 alarms in 1,000") in shown

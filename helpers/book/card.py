@@ -204,11 +204,17 @@ def _unit(schema: Schema) -> str:
 
 
 def _bounding(schema: Schema) -> str:
+    said = "A row counts once, and no more than any other."
     if schema.person is not None:
-        return "Each row of a person with m rows counts with weight 1/m, so that all people weigh the same."
-    if (schema.rows_per_person or 1) > 1:
-        return f"All noise is {schema.rows_per_person} times what it would be for one row of a person."
-    return "A row counts once, and no more than any other."
+        said = "Each row of a person with m rows counts with weight 1/m, so that all people weigh the same."
+    elif (schema.rows_per_person or 1) > 1:
+        said = f"All noise is {schema.rows_per_person} times what it would be for one row of a person."
+    if schema.quoted_newlines:
+        said += (
+            " Cells in quotes may hold line breaks here: a record that opens a quote and does not close it would take "
+            "the lines after it with it, and from that the promise does not protect."
+        )
+    return said
 
 
 def _accounting(classifier: PublishedClassifier, spent: Sequence[Guarantee]) -> str:
