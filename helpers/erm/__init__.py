@@ -5,8 +5,8 @@ solver leaves. Modules: `losses`, `risk` (rows, derivatives, and minimisers with
 (records that memory does not hold), `calibration` (class weights and noise constants),
 `linear` and `perturbation` (scikit-learn classes), `scaling` (features on one scale, public or private) with
 `gradient_descent`, `coordinate_descent` and `greedy` on it, `norms` (the shape of noise), `kernels` (random features),
-`midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier from two releases, without
-an optimiser).
+`midpoint` (one feature, two noisy means), `marginals` and `moments` (an additive classifier from sums
+over the classes, each of which pays for itself).
 Formulas as printed elsewhere, and exact losses, are left to `checks`.
 """
 

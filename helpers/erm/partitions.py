@@ -13,7 +13,8 @@ over its blocks (`helpers.erm.risk.Table`), and the mathematics is the same for 
   of gradients, Hessians, moments, and class sizes, and to a minimiser at most an eighth of the records (64 MB) for a
   first approximation.
 
-Minimisers and steps need several passes over the same records, and moments two, so there is no `partial_fit`.
+Minimisers and steps need several passes over the same records, and moments up to five for each class,
+so there is no `partial_fit`.
 
 What privacy assumes here: the sums arrive without noise, which the process that called `fit` adds to what is released.
 Whoever runs the program, the scheduler and the workers are trusted with the records, as is the network between them
