@@ -132,6 +132,9 @@ def _parser() -> argparse.ArgumentParser:
             continue
         command.add_argument("--label", metavar="COLUMN", help="column of the label, as the schema has it")
         command.add_argument("--no-quality", action="store_true", help="learn from all records, and hold out none")
+        target = command.add_mutually_exclusive_group()
+        target.add_argument("--recall", type=float, metavar="SHARE", help="find this share of the rare class, .8 say")
+        target.add_argument("--alarms", type=float, metavar="NUMBER", help="raise this many alarms in 1,000 records")
         command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more")
         command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
     command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file")
@@ -343,6 +346,7 @@ def _fit(options) -> None:
         if options.label not in (None, schema.label):
             raise ChapterError(f"--label must be the label of the schema, {schema.label!r}, got {options.label!r}")
         budget = {"epsilon": options.epsilon, "delta": options.delta, "neighbouring": _relation(options.neighbouring)}
+        target = {"recall": options.recall, "alarms": options.alarms}
         spent: list = []
 
         def begin(promised):
@@ -351,7 +355,7 @@ def _fit(options) -> None:
         with _folder_that_appears(out) as folder:
             with warnings.catch_warnings(action="ignore"):  # of whatever a library says about the records
                 classifier = PublishedClassifier.fit(
-                    file, schema, **budget, measure=not options.no_quality, on_begin=begin
+                    file, schema, **budget, **target, measure=not options.no_quality, on_begin=begin
                 )
             from helpers.book import card
 

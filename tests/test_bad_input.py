@@ -86,8 +86,8 @@ def test_no_features_or_no_records_are_refused(make, shape, words):
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, np.nan, "half"])
-def test_a_share_of_the_budget_that_leaves_nothing_is_refused(make, share):
-    name = "marginals_share" if isinstance(make(), PrivateMomentClassifier) else "counts_share"
+def test_a_share_that_leaves_nothing_is_refused(make, share):
+    name = "recall" if isinstance(make(), PrivateMomentClassifier) else "counts_share"
     with pytest.raises(ValueError, match=rf"{name} must be a finite number in \(0, 1\)"):
         make(**{name: share}).fit(X, Y)
 

@@ -78,7 +78,7 @@ def expected_failures(estimator) -> dict[str, str]:
         found["check_class_weight_classifiers"] = BOUNDED
     if "neighbouring" in names:
         found["check_parameters_default_constructible"] = RELATION
-    if "marginals_share" in names or {"estimator", "threshold_share"} <= names:
+    if "alarms" in names or {"estimator", "threshold_share"} <= names:
         found["check_classifiers_one_label"] = FEW
     if takes_no_rows(estimator):
         found["check_estimators_empty_data_messages"] = NO_ROWS

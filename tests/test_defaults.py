@@ -128,9 +128,10 @@ DEFAULTS = {
         "delta": 1e-6,
         "domain": None,
         "classes": (0, 1),
-        "marginals_share": 0.15,
         "neighbouring": REPLACE_ONE,
         "rows_per_person": 1,
+        "recall": None,
+        "alarms": None,
         "random_state": None,
     },
     "ThresholdClassifier": {

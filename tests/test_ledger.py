@@ -32,6 +32,7 @@ from helpers.privacy import (
     Guarantee,
     Law,
     Ledger,
+    Move,
     Sensitivity,
     event_epsilon,
     gaussian_epsilon,
@@ -475,3 +476,98 @@ def test_a_rate_of_no_sample_is_refused(rate):
 def test_a_choice_needs_a_budget_above_zero():
     with pytest.raises(ValueError, match="epsilon must be"):
         exponential_probabilities([1.0, 2.0], Sensitivity(1.0, ADD_REMOVE, "linf"), -0.5)
+
+
+def by_class(labels, relation, moves, noise_multipliers):
+    """A ledger whose classes each made one release of their size."""
+    held = Ledger(np.array(labels), relation, np.random.default_rng(0))
+    classes = held.classes(lambda records, k: records[records == k], len(moves))
+    for one, move, multiplier in zip(classes, moves, noise_multipliers, strict=True):
+        one.gaussian(lambda records: np.array(float(len(records))), move, multiplier)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("relation", "moves", "multipliers", "mu_squared"),
+    [
+        (ADD_REMOVE, [Move(1.0, 0.0), Move(3.0, 0.0)], [2.0, 4.0], 1 / 4),  # the dearer of the two
+        (REPLACE_ONE, [Move(1.0, 0.0), Move(3.0, 0.0)], [2.0, 4.0], 1 / 4 + 1 / 16),  # from one to the other
+        (REPLACE_ONE, [Move(1.0, 2.0), Move(3.0, 0.0)], [2.0, 4.0], 1.0),  # within the first: twice as far
+        (REPLACE_ONE, [Move(1.0, 0.0)] * 3, [2.0, 4.0, 8.0], 1 / 4 + 1 / 16),  # never all three
+        (ADD_REMOVE, [Move(1.0, 9.0), Move(1.0, 9.0)], [2.0, 4.0], 1 / 4),  # nobody is replaced
+    ],
+)
+def test_releases_about_classes_cost_what_the_dearest_change_of_a_record_does(relation, moves, multipliers, mu_squared):
+    held = by_class([0, 0, 1], relation, moves, multipliers)
+    assert 2 * held.rho() == pytest.approx(mu_squared)
+    assert held.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, math.sqrt(mu_squared)))
+    event = held.guarantee(9.0, 1e-5, source="").event
+    assert 1 / event.noise_multiplier**2 == pytest.approx(mu_squared)
+
+
+def test_releases_about_all_records_come_on_top_of_those_about_classes():
+    held = by_class([0, 1], ADD_REMOVE, [Move(1.0, 0.0)] * 2, [2.0, 2.0])
+    held.gaussian(lambda records: np.array(float(len(records))), 1.0, 2.0)
+    assert held.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, math.sqrt(0.5)))
+    held.laplace(lambda records: np.array(float(len(records))), 1.0, 0.25)
+    assert held.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, math.sqrt(0.5)) + 0.25, rel=1e-4)
+
+
+def test_a_gaussian_bound_is_the_event_and_is_held_against_the_bill():
+    bound = GaussianDpEvent(2.0)
+    for multiplier, kept in ((2.0, True), (3.0, True), (1.999, False)):
+        held = by_class([0, 1], ADD_REMOVE, [Move(1.0, 0.0)] * 2, [multiplier, 5.0])
+        if kept:
+            assert held.guarantee(gaussian_epsilon(1e-5, 0.5), 1e-5, source="", bound=bound).event == bound
+        else:
+            with pytest.raises(RuntimeError, match="more than the budget"):
+                held.guarantee(50.0, 1e-5, source="", bound=bound)
+    mixed = by_class([0, 1], ADD_REMOVE, [Move(1.0, 0.0)] * 2, [4.0, 4.0])
+    mixed.laplace(lambda records: np.array(0.0), 1.0, 1e-3)
+    with pytest.raises(RuntimeError, match="more than the budget"):
+        mixed.guarantee(50.0, 1e-5, source="", bound=bound)
+    small = by_class([0, 1], ADD_REMOVE, [Move(1.0, 0.0)] * 2, [2.0, 2.0])
+    with pytest.raises(RuntimeError, match="more than the budget"):
+        small.guarantee(0.99 * gaussian_epsilon(1e-5, 0.5), 1e-5, source="", bound=bound)
+
+
+def test_the_noise_of_a_class_follows_its_move_units_and_multiplier():
+    held = Ledger(np.zeros(0), REPLACE_ONE, np.random.default_rng(0))
+    (one, _) = held.classes(lambda records, k: records, 2)
+    draws = [
+        one.gaussian(lambda records: [np.zeros(2), np.zeros(1)], Move(3.0, 1.0), 0.5, (1.0, 4.0)) for _ in range(4000)
+    ]
+    first, second = (np.array(part) for part in zip(*draws, strict=True))
+    assert first.std(axis=0) == pytest.approx(np.full(2, 1.5), rel=0.07)
+    assert second.std(axis=0) == pytest.approx(np.full(1, 6.0), rel=0.07)
+    assert one.cost().added ** 2 == pytest.approx(4000 * 4)
+    assert one.cost().replaced ** 2 == pytest.approx(4000 * (1 / 1.5) ** 2)
+
+
+def test_records_are_divided_into_classes_once_and_classes_share_the_end_of_all_releases():
+    held = by_class([0, 1], ADD_REMOVE, [Move(1.0, 0.0)] * 2, [4.0, 4.0])
+    with pytest.raises(RuntimeError, match="divided into classes once"):
+        held.classes(lambda records, k: records, 2)
+    held = Ledger(np.zeros(3), ADD_REMOVE, np.random.default_rng(0))
+    one, _ = held.classes(lambda records, k: records, 2)
+    one.gaussian(lambda records: np.array(0.0), Move(1.0, 0.0), 4.0)
+    held.guarantee(5.0, 1e-5, source="")
+    with pytest.raises(RuntimeError, match="nothing may be released any more"):
+        one.gaussian(lambda records: np.array(0.0), Move(1.0, 0.0), 4.0)
+
+
+@pytest.mark.parametrize(
+    ("move", "multiplier", "message"),
+    [
+        (Move(0.0, 1.0), 1.0, r"^move\.added must"),
+        (Move(1.0, -1.0), 1.0, r"^move\.replaced must"),
+        (Move(1.0, math.inf), 1.0, r"^move\.replaced must"),
+        (Move(1.0, 1.0), 0.0, "^noise_multiplier must"),
+        (Move(1e-200, 1.0), 1e-200, "^noise must"),
+    ],
+)
+def test_bad_moves_are_refused_before_anything_is_billed(move, multiplier, message):
+    one, _ = Ledger(np.zeros(3), REPLACE_ONE, None).classes(lambda records, k: records, 2)
+    with pytest.raises(ValueError, match=message):
+        one.gaussian(lambda records: np.array(0.0), move, multiplier)
+    assert one.cost() == Move(0.0, 0.0)

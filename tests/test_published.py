@@ -1,5 +1,6 @@
 """The recipe from a file to a published classifier: what it says has been paid for, or is public."""
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -481,7 +482,7 @@ def test_writing_every_person_ten_times_changes_nothing_where_persons_are_named(
     )
     assert once.guarantee.unit == often.guarantee.unit == "person"
     # The seeded noise differs, because it depends on the records; what is public does not.
-    assert often.model.marginals_.n_records == once.model.marginals_.n_records == 0.8 * N
+    assert often.model.sizes_.n_records == once.model.sizes_.n_records == 0.8 * N
     assert often.quality.noise_scale == once.quality.noise_scale
     assert abs(often.quality.counts.sum() - 0.2 * N) < 20 * once.quality.noise_scale
 
@@ -546,7 +547,7 @@ def test_a_seed_repeats_who_is_held_out():
 def test_the_fewest_records_and_the_largest_delta():
     for measure in (True, False):
         found = PublishedClassifier.fit(table(1), SCHEMA, epsilon=1.0, measure=measure)
-        assert found.model.marginals_.n_records == 1
+        assert found.model.sizes_.n_records == 1
         with pytest.raises(ValueError, match="one or more persons to learn from, got 0"):
             PublishedClassifier.fit(table(0), SCHEMA, epsilon=1.0, measure=measure)
     PublishedClassifier.fit(table(8), SCHEMA, epsilon=1.0, delta=0.124)
@@ -564,6 +565,8 @@ def test_a_budget_is_given_by_name_and_is_one_by_default():
         "delta": 1e-6,
         "neighbouring": REPLACE_ONE,
         "measure": True,
+        "recall": None,
+        "alarms": None,
         "random_state": None,
         "on_begin": None,
     }
@@ -651,7 +654,7 @@ def test_the_card_says_what_holds_and_what_does_not(classifier, no_results):
     assert "<b>$x" not in card  # names are escaped
     assert "&lt;b&gt;$x^2$" in card
     count = float(re.search(r"<li>yes: ([\d,]+) &plusmn; (\d+)", card)[1].replace(",", ""))
-    assert abs(count - classifier.model.marginals_.counts[1]) <= 0.5
+    assert abs(count - classifier.model.sizes_.counts[1]) <= 0.5
 
 
 def test_names_are_no_markup(no_results):
@@ -671,7 +674,7 @@ def test_names_are_no_markup(no_results):
 
 def test_without_a_public_size_the_card_has_a_noisy_one(no_results):
     found = PublishedClassifier.fit(table(), SCHEMA, epsilon=1.0, neighbouring=ADD_REMOVE)
-    assert f"Learned from: {found.model.marginals_.n_records:,.0f} (with noise)." in render(found)
+    assert f"Learned from: {found.model.sizes_.n_records:,.0f} (with noise)." in render(found)
 
 
 def test_recorded_quality_is_of_all_sets_with_a_similar_product(classifier, no_results):
@@ -718,7 +721,7 @@ def test_the_verdict_is_a_word_with_its_reason(classifier, no_results):
 
 def test_warnings_are_of_public_and_released_numbers(no_results):
     few = PublishedClassifier.fit(table(400, share=0.0), SCHEMA, epsilon=0.1, delta=0.1, neighbouring=ADD_REMOVE)
-    hidden = few.model.marginals_.counts[1] < 1.96 * few.model.marginals_.noise_scale
+    hidden = few.model.sizes_.counts[1] < 1.96 * few.model.sizes_.noise_scale
     assert any("there may be none" in text for text in warnings(few)) == hidden
     assert any("delta is 0.1, more than one over the" in text for text in warnings(few))
     strong = PublishedClassifier.fit(table(400), SCHEMA, epsilon=1000.0)
@@ -750,3 +753,28 @@ def test_shapes_of_several_classes_have_a_legend():
     X, y = rng.uniform(-1, 1, (400, 1)), rng.integers(0, 3, 400)
     figure = plot_shapes(PrivateMomentClassifier(classes=(0, 1, 2)).fit(X, y))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_the_card_says_what_quoted_line_breaks_cost(quoted):
+    schema = dataclasses.replace(SCHEMA, quoted_newlines=quoted)
+    shown = render(PublishedClassifier.fit(table(200), schema, epsilon=1.0))
+    assert ("opens a quote and does not close it" in shown) == quoted
+
+
+@pytest.mark.parametrize("target", [{"recall": 0.8}, {"alarms": 40.0}])
+def test_a_target_is_kept_with_the_classifier_and_told_on_the_card(target, tmp_path):
+    classifier = PublishedClassifier.fit(table(2000), SCHEMA, epsilon=3.0, random_state=0, **target)
+    classifier.save(tmp_path / "model.json")
+    again = PublishedClassifier.load(tmp_path / "model.json")
+    said = again.predict(table(300))
+    (name,) = [column for column in said if column.endswith(" from")]
+    rare = name.removesuffix(" from")
+    assert ((said[f"probability of {rare}"] > said[name]) == (said["prediction"] == rare)).all()
+    assert (
+        again.threshold
+        == classifier.threshold
+        != PublishedClassifier.fit(table(2000), SCHEMA, epsilon=3.0, random_state=0).threshold
+    )
+    shown = render(again)
+    assert ("asked to find 80 % of the cases" if "recall" in target else "asked for 40 alarms in 1,000") in shown

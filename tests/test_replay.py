@@ -150,7 +150,7 @@ class Tape:
         other neighbours: a bag can hold a record twice."""
         found = [self.guarantees[-1][0]]
         for ledger in found:
-            found += itertools.chain(*ledger._parts)
+            found += itertools.chain(*ledger._parts, (one._view for one in ledger._classes))
         return any(entry.bill is ledger.bill for ledger in found)
 
 
@@ -278,11 +278,12 @@ def check_bill(model, tape):
         and (again is None or not all(map(np.array_equal, entry.exact, again)))
     ]
     assert not outside, "a release that is in no bill of the guarantee's"
-    billed = [SelfComposedDpEvent(event, n) for event, n in ledger.bill.items()]
+    billed = [SelfComposedDpEvent(event, n) for event, n in ledger._events().items()]
     billed += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in ledger._parts]
     assert counted(guarantee.event) == counted(ComposedDpEvent(billed) if bound is None else bound)
-    seen = Counter(entry.terms.event for entry in tape.entries if entry.bill is ledger.bill and entry.terms.event)
-    assert {event: n for event, n in ledger.bill.items() if event in seen} == dict(seen)
+    for bill in (ledger.bill, *(one._view.bill for one in ledger._classes)):
+        seen = Counter(entry.terms.event for entry in tape.entries if entry.bill is bill and entry.terms.event)
+        assert {event: n for event, n in bill.items() if event in seen} == dict(seen)
     assert guarantee.neighbouring is ledger.neighbouring
     # Renyi accounting reads zero-concentrated events, loss distributions all others.
     method = "rdp" if "ZCDpEvent" in repr(guarantee.event) else "pld"
@@ -314,7 +315,7 @@ def noise(entry):
         event = event.event
     if kind == "sweeps":
         event = next(event for event in entry.bill if isinstance(event, GaussianDpEvent) and entry.bill[event] > 1)
-    if kind not in ("gaussian", "sampled", "sweeps", "laplace", "k_norm"):
+    if kind not in ("gaussian", "of_class", "sampled", "sweeps", "laplace", "k_norm"):
         return
     residuals = distances(entry.exact, snapshot(entry.noisy), units) / sensitivity
     if kind == "k_norm":
@@ -360,7 +361,7 @@ def pairs(cls, relation):
 
 def moves(tape):
     """By kind of release, how far answers are from the recorded ones, over what is billed."""
-    sweeps = Counter()
+    sweeps, of_classes = Counter(), 0.0
     for entry, exact in zip(tape.entries, tape.exact, strict=True):
         kind, norm, sensitivity, units, _ = entry.terms
         before = entry.exact
@@ -371,10 +372,15 @@ def moves(tape):
         if kind == "sweeps":
             billed = next(n for event, n in entry.bill.items() if isinstance(event, GaussianDpEvent) and n > 1)
             sweeps[id(entry.bill)] += np.sum(distances(before, exact, units) / sensitivity) ** 2 / billed
+        elif kind == "of_class":  # all of them together are one Gaussian mechanism, that of the guarantee
+            noise_scale = sensitivity * entry.terms.event.noise_multiplier
+            of_classes += float(np.sum((distances(before, exact, units) / noise_scale) ** 2))
         elif norm:
             size = np.linalg.norm(distances(before, exact, units), {"l1": 1, "l2": 2, "linf": np.inf}[norm])
             yield kind, size / sensitivity
     yield from (("sweeps", math.sqrt(square)) for square in sweeps.values())
+    if of_classes:
+        yield "of_class", math.sqrt(of_classes) * tape.guarantees[-1][1].event.noise_multiplier
 
 
 @each

@@ -59,7 +59,7 @@ def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> 
     str
         HTML without scripts or references to other files; the shapes of the model are SVG within it.
     """
-    schema, guarantee, marginals = classifier.schema, classifier.guarantee, classifier.model.marginals_
+    schema, guarantee, sizes = classifier.schema, classifier.guarantee, classifier.model.sizes_
     word, reason = verdict(classifier)
     texts = {
         "label": schema.label,
@@ -71,11 +71,11 @@ def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> 
         "odds": f"{math.exp(min(guarantee.epsilon, 700)):,.3g}",
         "belief": f"{100 / (1 + math.exp(-guarantee.epsilon)):.3g}",
         "delta": f"1 in {1 / guarantee.delta:,.0f}",
-        "records": f"{marginals.n_records:,.0f}",
+        "records": f"{sizes.n_records:,.0f}",
         "known": "public" if guarantee.neighbouring is REPLACE_ONE else "with noise",
         "rare": schema.class_names[-1],
-        "count": f"{marginals.counts[-1]:,.0f}",
-        "reach": f"{_BAR * marginals.noise_scale:,.0f}",
+        "count": f"{sizes.counts[-1]:,.0f}",
+        "reach": f"{_BAR * sizes.noise_scale:,.0f}",
         "bounding": _bounding(schema),
         "accounting": _accounting(classifier, spent),
         "basis": schema.basis,
@@ -125,7 +125,7 @@ def verdict(classifier: PublishedClassifier) -> tuple[str, str]:
 
 def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> list[str]:
     """What should be known before the classifier is used, from public and released numbers alone."""
-    guarantee, marginals = classifier.guarantee, classifier.model.marginals_
+    guarantee, sizes = classifier.guarantee, classifier.model.sizes_
     found = []
     if guarantee.epsilon > _MOST_EPSILON:
         found.append(
@@ -133,15 +133,15 @@ def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -
         )
     if guarantee.unit != "person":
         found.append("the promise is for single rows: a person of whom there are several is protected less, or not")
-    if guarantee.delta * marginals.n_records > 1:
+    if guarantee.delta * sizes.n_records > 1:
         found.append(
-            f"delta is {guarantee.delta:g}, more than one over the {marginals.n_records:,.0f} records: that would "
+            f"delta is {guarantee.delta:g}, more than one over the {sizes.n_records:,.0f} records: that would "
             "allow to publish one of them"
         )
-    if marginals.counts[-1] < _BAR * marginals.noise_scale:
+    if sizes.counts[-1] < _BAR * sizes.noise_scale:
         found.append(
-            f"the rare class has about {marginals.counts[-1]:,.0f} records, and the noise on this count reaches "
-            f"{_BAR * marginals.noise_scale:,.0f}: there may be none"
+            f"the rare class has about {sizes.counts[-1]:,.0f} records, and the noise on this count reaches "
+            f"{_BAR * sizes.noise_scale:,.0f}: there may be none"
         )
     band = recorded_quality(_product(classifier), _RELATIONS[guarantee.neighbouring])
     if band is not None and band[0].balanced_accuracy.median() < GUESSING + _NEAR / 2:
@@ -180,7 +180,7 @@ def recorded_quality(product: float, relation: str = "replace-one") -> tuple[pd.
 
 def _product(classifier: PublishedClassifier) -> float:
     """Epsilon times the released number of rare records, of which there is at least one."""
-    return classifier.guarantee.epsilon * max(float(classifier.model.marginals_.counts[-1]), 1.0)
+    return classifier.guarantee.epsilon * max(float(classifier.model.sizes_.counts[-1]), 1.0)
 
 
 def _relation(guarantee: Guarantee) -> str:
@@ -204,11 +204,17 @@ def _unit(schema: Schema) -> str:
 
 
 def _bounding(schema: Schema) -> str:
+    said = "A row counts once, and no more than any other."
     if schema.person is not None:
-        return "Each row of a person with m rows counts with weight 1/m, so that all people weigh the same."
-    if (schema.rows_per_person or 1) > 1:
-        return f"All noise is {schema.rows_per_person} times what it would be for one row of a person."
-    return "A row counts once, and no more than any other."
+        said = "Each row of a person with m rows counts with weight 1/m, so that all people weigh the same."
+    elif (schema.rows_per_person or 1) > 1:
+        said = f"All noise is {schema.rows_per_person} times what it would be for one row of a person."
+    if schema.quoted_newlines:
+        said += (
+            " Cells in quotes may hold line breaks here: a record that opens a quote and does not close it would take "
+            "the lines after it with it, and from that the promise does not protect."
+        )
+    return said
 
 
 def _accounting(classifier: PublishedClassifier, spent: Sequence[Guarantee]) -> str:
@@ -229,6 +235,10 @@ def _measured(classifier: PublishedClassifier) -> str:
     low, middle, high = table.loc["precision"]
     each = f"about {1 / max(middle, 1e-3):,.0f} for each case found"
     said = f"Of its alarms, {100 * low:.0f} to {100 * high:.0f} % are right: {each}."
+    if classifier.model.recall is not None:
+        said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
+    if classifier.model.alarms is not None:
+        said += f" It was asked for {classifier.model.alarms:g} alarms in 1,000 records."
     if len(names) == 2:
         said += (
             f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: a cut-off of one half "

@@ -53,7 +53,7 @@ def plot_shapes(
     matter = [
         # Of several classes, the one for which the attribute matters most.
         math.sqrt(float((shape.log_odds**2 @ cells).max()))
-        for shape, cells in zip(model.shapes_, model.marginals_.cells, strict=True)
+        for shape, cells in zip(model.shapes_, model.marginals_, strict=True)
     ]
     chosen = np.argsort(-np.array(matter), kind="stable")[:most]
     names = [str(label) for label in (model.classes_ if class_names is None else class_names)]

@@ -1,128 +1,90 @@
 """Marginal distributions of all attributes in one Gaussian release, and the features of ranks that are made of them.
 
-The sizes of all classes are part of the release. The histogram of an ordered attribute is released as a tree: at every
-node the difference of its two halves. A record is in one node a level, so the noise on an interval adds up over a few
-differences instead of over all of its cells. What follows the noise is post-processing: every difference is shrunk
-towards that of equally full cells, by as much as its level is noise. With it comes what a learner makes of the
-marginals, `RankFeatures`.
+The histogram of an ordered attribute is released as a tree: at every node the difference of its two halves. A record is
+in one node a level, so the noise on an interval adds up over a few differences instead of over all of its cells. What
+follows the noise is post-processing: every difference is shrunk towards that of equally full cells, by as much as its
+level is noise. With it comes what a learner makes of the marginals, `RankFeatures`.
 
 Source: Xiao, Wang and Gehrke 2011 (the Haar wavelet under differential privacy), with Gaussian noise.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
-from dp_accounting import NeighboringRelation
 from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
 from helpers.data.domain import Attribute, Domain
 from helpers.erm.risk import Block
-from helpers.privacy import REPLACE_ONE, Ledger
+from helpers.privacy import ClassLedger, Move
 
-LABEL_SHARE = 0.2
-"""The class sizes' share of the squared sensitivity: a poor count of a rare class costs more than a poor cell."""
 _FEW = 4  # cells of an ordered attribute that are not worth a tree
-_LEAST = 2.0  # records that a class counts as having at least, in `priors`
 _DEGREES = (1.0, 0.5, 0.35)  # weights of the polynomials of a rank; what is smooth comes first
+_LENGTH = 1.6  # root mean square of the rows: most are longer than 1, and are clipped to it
 _SHORT = 1e-100  # of squares that are taken to be zero
 
 
-class Marginals(NamedTuple):
-    """What is known about single attributes and about the label.
-
-    Attributes
-    ----------
-    cells : list of ndarray (size,)
-        Shares of the records in the cells of each attribute; they add up to 1.
-    counts : ndarray (K,)
-        Records of each class, as noisy as they came: a rare one can be below 0.
-    priors : ndarray (K,)
-        Shares of the classes, each of at least two records.
-    n_records : float
-        The number of records, at least 1: the public one, or a noisy one under add/remove.
-    noise_scale : float
-        Standard deviation of the noise on one of `counts`.
-    """
-
-    cells: list[NDArray[np.float64]]
-    counts: NDArray[np.float64]
-    priors: NDArray[np.float64]
-    n_records: float
-    noise_scale: float
-
-
-def marginals_sensitivity(domain: Domain, neighbouring: NeighboringRelation) -> float:
-    """l2 sensitivity of the differences, counts and class sizes that `noisy_marginals` adds noise to.
+def marginals_move(domain: Domain) -> Move:
+    """How far one record moves the differences and counts that `noisy_marginals` adds noise to, in l2.
 
     A record adds 1 or -1 to one difference a level of a tree, or 1 to one cell of a histogram. Where one record
     replaces another, their cells part at one level, where a difference changes by 2, and on every finer level two
-    differences change by 1: the squared change is at most 4 + 2 (levels - 1) a tree, and 2 a histogram. The class sizes
-    are scaled so that they make `LABEL_SHARE` of the whole.
+    differences change by 1: the squared change is at most 4 + 2 (levels - 1) a tree, and 2 a histogram.
 
-    >>> domain = Domain.from_bounds([[0, 1]], n_bins=32)
-    >>> round((1 - LABEL_SHARE) * marginals_sensitivity(domain, REPLACE_ONE) ** 2, 9)
-    12.0
+    >>> [round(length**2) for length in marginals_move(Domain.from_bounds([[0, 1]], n_bins=32))]
+    [5, 12]
     """
-    replaced = neighbouring is REPLACE_ONE
-    squares = 0
-    for attribute in domain.attributes:
-        levels = _levels(attribute)
-        squares += (2 * levels + 2 if replaced else levels) if levels else 1 + replaced
-    return math.sqrt(squares / (1 - LABEL_SHARE))
+    levels = [_levels(attribute) for attribute in domain.attributes]
+    added = sum(depth or 1 for depth in levels)
+    replaced = sum(2 * depth + 2 if depth else 2 for depth in levels)
+    return Move(math.sqrt(added), math.sqrt(replaced))
 
 
-def noisy_marginals(ledger: Ledger, domain: Domain, mu: float, n_rows: int = 1) -> Marginals:
-    """Marginals by one Gaussian mechanism of parameter `mu`, sensitivity over standard deviation of the noise.
+def noisy_marginals(
+    ledger: ClassLedger,
+    domain: Domain,
+    noise_multiplier: float,
+    n_records: float,
+    n_rows: int = 1,
+    of: Callable[[NDArray], NDArray] | None = None,
+) -> list[NDArray[np.float64]]:
+    """Shares of the records of a class in the cells (size,) of each attribute; they add up to 1.
 
     Parameters
     ----------
-    ledger : Ledger
-        Of a `Table` of the records themselves, its codes positions in `domain.classes`. Under replace-one the number of
-        records is public, and is used.
+    ledger : ClassLedger
+        Of records that have a `total` (`helpers.erm.risk.Table`).
     domain : Domain
         Public.
-    mu : float
-        Above 0.
+    noise_multiplier : float
+        Standard deviation of the noise over what a record more or less moves.
+    n_records : float
+        What is known of their number, above 0.
     n_rows : int
         The most rows of one person, if persons are to be protected and not rows.
+    of : callable, optional
+        Makes of records (n, d) those that the domain is about, each by itself.
     """
-    sensitivity, replaced = marginals_sensitivity(domain, ledger.neighbouring), ledger.neighbouring is REPLACE_ONE
-    # A record moves the class sizes by 1, or a replaced one by sqrt(2), in l2: times this weight it is `LABEL_SHARE` of
-    # the squared sensitivity.
-    weight = sensitivity * math.sqrt(LABEL_SHARE / (1 + replaced))
-    levels = [_levels(attribute) for attribute in domain.attributes]
-
-    ends = np.cumsum(domain.sizes[:-1])
+    levels, ends = [_levels(attribute) for attribute in domain.attributes], np.cumsum(domain.sizes[:-1])
 
     def told(records):
-        cells = np.zeros(ends[-1]) + records.total(_cell_counts, domain)
-        answers = [weight * records.sizes]
+        cells = np.zeros(ends[-1]) + records.total(_cell_counts, domain, of)
+        answers = []
         for counts, depth in zip(np.split(cells, ends[:-1]), levels, strict=True):
             # Left half less right half of every node, level by level from the root.
             answers += [level[::2] - level[1::2] for level in node_sums(counts)[1:]] if depth else [counts]
         return answers
 
-    counts, *answers = ledger.gaussian(told, n_rows * sensitivity, 1 / mu)
-    counts, noise_scale = counts / weight, n_rows * sensitivity / mu
+    move = Move(*(n_rows * length for length in marginals_move(domain)))
+    answers = list(ledger.gaussian(told, move, noise_multiplier))
     noisy = [[answers.pop(0) for _ in range(depth or 1)] for depth in levels]
-    on_count = noise_scale / weight
-    if replaced:
-        n_records = float(ledger.n_records())
-        # The sum is public, so its noise is taken off the counts in equal parts: each keeps 1 - 1/K of its variance.
-        counts += (n_records - counts.sum()) / len(counts)
-        on_count *= math.sqrt(1 - 1 / len(counts))
-    else:
-        n_records = max(float(counts.sum()), 1.0)
-    sizes = np.maximum(counts, _LEAST)
-    cells = denoised(domain, noisy, n_records, noise_scale)
-    return Marginals(cells, counts, sizes / sizes.sum(), n_records, on_count)
+    return denoised(domain, noisy, n_records, move.added * noise_multiplier)
 
 
-def _cell_counts(domain: Domain, block: Block) -> NDArray:
+def _cell_counts(domain: Domain, of: Callable[[NDArray], NDArray] | None, block: Block) -> NDArray:
     """Numbers of records in the cells of all attributes, one after the other."""
-    X, weights = block.rows.base, block.weights
+    X, weights = block.rows.base if of is None else of(block.rows.base), block.weights
     return np.concatenate([np.bincount(one.encode(X), weights, minlength=one.size) for one in domain.attributes])
 
 
@@ -132,13 +94,13 @@ class RankFeatures:
     An ordered attribute gives u = 2 rank - 1, between the middles of its cells by linear interpolation, and the
     Legendre polynomials of degree 2 and 3 of u, which are centred and orthogonal under the marginal and weigh less; a
     level of a categorical attribute gives (indicator - share)/sqrt 2, which for two levels is the same as u. All that
-    depends on the records is `cells`. The unit is the root mean square of a row's length under the marginals.
+    depends on the records is `cells`. The root mean square of a row's length under the marginals is 1.6.
 
     Parameters
     ----------
     domain : Domain
     cells : list of ndarray
-        As in `Marginals`.
+        As from `noisy_marginals`.
 
     Attributes
     ----------
@@ -149,7 +111,7 @@ class RankFeatures:
 
     >>> features = RankFeatures(Domain.from_bounds([[0, 4]], n_bins=4), [np.full(4, 0.25)])
     >>> features.rows(np.array([[0.5], [3.5]])).round(2).tolist()
-    [[-1.21, 0.39, -0.08], [1.21, 0.39, 0.08]]
+    [[-1.94, 0.63, -0.13], [1.94, 0.63, 0.13]]
     """
 
     def __init__(self, domain: Domain, cells: list[NDArray[np.float64]]):
@@ -172,8 +134,9 @@ class RankFeatures:
             self.tables.append(table)
             self.places.append(places)
             square += float(shares @ (table**2).sum(axis=1))
-        unit = math.sqrt(square) if square > _SHORT else 1.0  # 0 where each attribute has one cell with all records
-        self.tables = [table / unit for table in self.tables]
+        # The square is 0 where each attribute has one cell with all records.
+        factor = _LENGTH / math.sqrt(square) if square > _SHORT else 1.0
+        self.tables = [factor * table for table in self.tables]
 
     @staticmethod
     def count(domain: Domain) -> int:
@@ -185,11 +148,13 @@ class RankFeatures:
         rows, start = np.empty((len(X), self.count(self.domain))), 0
         for attribute, table, places in zip(self.domain.attributes, self.tables, self.places, strict=True):
             stop = start + table.shape[1]
-            if attribute.edges:
-                values = X[:, attribute.columns[0]].astype(float)
-                for column, heights in zip(range(start, stop), table.T, strict=True):
-                    rows[:, column] = np.interp(values, places, heights)
-            else:
+            if attribute.edges and stop > start:
+                # Between which two middles of cells a value lies is looked up once for all of its columns.
+                at = np.interp(X[:, attribute.columns[0]].astype(float), places, np.arange(len(places)))
+                left = np.minimum(at.astype(np.intp), max(len(places) - 2, 0))
+                steps = np.diff(table, axis=0)
+                rows[:, start:stop] = table[left] + (at - left)[:, None] * steps[left]
+            elif not attribute.edges:
                 rows[:, start:stop] = table[attribute.encode(X)]
             start = stop
         return rows

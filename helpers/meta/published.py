@@ -20,12 +20,13 @@ import attr
 import numpy as np
 import pandas as pd
 from dp_accounting import NeighboringRelation, dp_event
+from scipy.special import expit, logit
 
 from helpers.data.domain import Attribute, Domain
 from helpers.data.schema import Column, Schema
 from helpers.data.tables import read
-from helpers.erm.marginals import Marginals, RankFeatures
-from helpers.erm.moments import PrivateMomentClassifier, Shape
+from helpers.erm.marginals import RankFeatures
+from helpers.erm.moments import PrivateMomentClassifier, Shape, Sizes
 from helpers.meta import quality
 from helpers.meta.quality import Quality
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, Ledger, noise_generator, secure_generator
@@ -34,7 +35,7 @@ from helpers.privacy.accounting import ApproximateDpEvent
 COLUMNS_PUBLIC = "names of the columns public, and that the file can be read"
 QUOTES_CLOSED = "no record opens a quote that it does not close"
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen", "dp-imbalance-book")
-_FORMAT = "private classifier 1"
+_FORMAT = "private classifier 2"
 _MOST_BYTES = 1 << 28
 # All that a stored classifier is made of; nothing else is made from a file.
 _EVENTS = (dp_event.GaussianDpEvent, dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent, ApproximateDpEvent)
@@ -45,7 +46,7 @@ _PARTS = (
     Attribute,
     PrivateMomentClassifier,
     RankFeatures,
-    Marginals,
+    Sizes,
     Shape,
     Quality,
     Guarantee,
@@ -103,6 +104,8 @@ class PublishedClassifier:
         delta: float = 1e-6,
         neighbouring: NeighboringRelation = REPLACE_ONE,
         measure: bool = True,
+        recall: float | None = None,
+        alarms: float | None = None,
         random_state: int | None = None,
         on_begin: Callable[[Guarantee], object] | None = None,
     ) -> "PublishedClassifier":
@@ -119,6 +122,8 @@ class PublishedClassifier:
         measure : bool
             Whether a fifth of the persons is held out, to measure what the classifier is worth
             (`helpers.meta.quality`).
+        recall, alarms : float, optional
+            As of `PrivateMomentClassifier`: what is asked for instead of balanced accuracy.
         random_state : None or int
             None, except to reproduce a result: whoever knows the seed can take the noise off.
         on_begin : callable, optional
@@ -132,6 +137,7 @@ class PublishedClassifier:
         """
         budget = {"epsilon": epsilon, "delta": delta, "domain": schema.domain}
         budget |= {"rows_per_person": schema.rows_per_person or 1, "random_state": random_state}
+        budget |= {"recall": recall, "alarms": alarms}
         nobody = pd.DataFrame({name: [] for name in schema.sources}, dtype=object)
         # A fit to no records refuses every parameter and schema that any fit would refuse, before the file is opened.
         PrivateMomentClassifier(**budget, neighbouring=ADD_REMOVE).fit(*schema.encode(nobody))
@@ -202,7 +208,7 @@ class PublishedClassifier:
     @property
     def threshold(self) -> float:
         """The probability from which on the rare one of two classes is said."""
-        return float(self.model.priors_[0])
+        return float(expit(self.model.cut_ + logit(self.model.priors_[1])))
 
     # ------------------------------------------------------------------------------------------------------- storing
 

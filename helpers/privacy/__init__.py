@@ -29,8 +29,10 @@ from helpers.privacy.audit import audit_estimator, neighbouring_data
 from helpers.privacy.guarantees import COMPOSITION_METHODS, RELATION_NAMES, Guarantee, PrivacyLeakWarning, compose
 from helpers.privacy.ledger import (
     EXACT_REALS,
+    ClassLedger,
     Law,
     Ledger,
+    Move,
     Sensitivity,
     exponential_probabilities,
     spherical_gamma,

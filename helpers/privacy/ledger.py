@@ -158,6 +158,21 @@ class Law(NamedTuple):
     body: Any = None
 
 
+class Move(NamedTuple):
+    """How far one record moves a query about the records of one class, in l2.
+
+    Attributes
+    ----------
+    added : float
+        Above 0: a record more or less in the class.
+    replaced : float
+        Another record of the class in the place of one.
+    """
+
+    added: float
+    replaced: float
+
+
 class Ledger:
     """Private records, the source of noise and the bill.
 
@@ -205,6 +220,7 @@ class Ledger:
         self.bill: dict[dp_event.DpEvent, int] = {}
         self._claims: dict[dp_event.DpEvent, tuple[float, float]] = {}  # what events of fitted objects guarantee
         self._parts: list[list[Ledger]] = []
+        self._classes: list[ClassLedger] = []
         self._assumes: dict[str, None] = {}
         self._closed: list[Guarantee] = []  # shared by views, like the bill
         self._held = records
@@ -584,9 +600,34 @@ class Ledger:
         for part in found:
             # Views share the bill, and parts must not: each keeps its own, and `epsilon` takes the largest. The noise,
             # the assumptions and the end of all releases stay shared.
-            part.bill, part._claims, part._parts = {}, {}, []
+            part.bill, part._claims, part._parts, part._classes = {}, {}, [], []
         self._parts.append(found)
         return found
+
+    def classes(self, choose: Callable[[Any, int], Any], count: int) -> list["ClassLedger"]:
+        """Ledgers of the records of each class: together they cost what the dearest change of one record costs.
+
+        Parameters
+        ----------
+        choose : callable
+            Takes the records and the number of a class, and returns the records of that class, which are private in
+            number too.
+        count : int
+            Number of classes, public.
+
+        Notes
+        -----
+        A record more or less is a record of one class. A record that replaces another is of the same class, or the one
+        class loses a record and another gets one. Whichever it is, all that was released about these classes makes one
+        Gaussian mechanism, whose squared parameter is the sum of the squared moves over the noise; what was asked may
+        have depended on earlier answers. So a rare record need not pay for what only common ones are asked for.
+
+        Source: full adaptivity of Gaussian differential privacy (Smith and Thakurta 2022).
+        """
+        if self._classes:
+            raise RuntimeError("records are divided into classes once: what one record moves is added up by class")
+        self._classes.extend(ClassLedger(self.view(partial(_chosen, choose, k))) for k in range(count))
+        return self._classes.copy()
 
     def _release(self, query: Query, draw: Callable, terms: Terms) -> Any:
         """The one way out: bill, evaluate the query, draw."""
@@ -611,7 +652,22 @@ class Ledger:
                 return 0.5 / event.noise_multiplier**2
             return event.rho if isinstance(event, dp_event.ZCDpEvent) else math.inf
 
-        return math.inf if self._parts else math.fsum(n * cost(event) for event, n in self.bill.items())
+        return math.inf if self._parts else math.fsum(n * cost(event) for event, n in self._events().items())
+
+    def _events(self) -> dict[dp_event.DpEvent, int]:
+        """The bill, with all releases about single classes as one Gaussian mechanism."""
+        costs = [one.cost() for one in self._classes]
+        added = sorted(one.added**2 for one in costs)
+        if self.neighbouring is REPLACE_ONE:
+            # Within a class, or from the one of the two dearest classes to the other.
+            square = max([sum(added[-2:]), *(one.replaced**2 for one in costs)], default=0.0)
+        else:
+            square = max(added, default=0.0)
+        events = dict(self.bill)
+        if square > 0:
+            event = dp_event.GaussianDpEvent(1 / math.sqrt(square))
+            events[event] = events.get(event, 0) + 1
+        return events
 
     def epsilon(self, delta: float, *, interval: float = 1e-4, enough: float = 0.0) -> float:
         """Upper bound on the epsilon, at `delta`, of all that was executed.
@@ -622,9 +678,10 @@ class Ledger:
         apart. Sampled Gaussian releases are first counted as if every sample held all records; if that costs at most
         `enough`, it is returned, because a distribution takes long to compute where epsilon is large.
         """
+        events = self._events()
         basic: dict[dp_event.DpEvent, tuple[float, float]] = {}
         ratios = []  # how far a record moves each Gaussian release, in standard deviations, were samples all records
-        for event, n in self.bill.items():
+        for event, n in events.items():
             match event:
                 # Claims come first, because the event of a fitted object may be of any of the types below.
                 case _ if event in self._claims:
@@ -639,12 +696,12 @@ class Ledger:
                     ratios.append(math.sqrt(n) / noise)
                 case dp_event.PoissonSampledDpEvent(event=dp_event.GaussianDpEvent(noise_multiplier=noise)):
                     ratios.append(math.sqrt(n) / noise)
-        spent = math.fsum(self.bill[event] * epsilon for event, (epsilon, _) in basic.items())
+        spent = math.fsum(events[event] * epsilon for event, (epsilon, _) in basic.items())
         # The part of delta that basic composition leaves; below 0 if it alone uses more than `delta`.
-        left = delta - math.fsum(self.bill[event] * delta for event, (_, delta) in basic.items())
+        left = delta - math.fsum(events[event] * delta for event, (_, delta) in basic.items())
         # Other parts of the records: no delta is spent there.
         spent += math.fsum(max(part.epsilon(0.0) for part in parts) for parts in self._parts)
-        others = tuple(dp_event.SelfComposedDpEvent(event, n) for event, n in self.bill.items() if event not in basic)
+        others = tuple(dp_event.SelfComposedDpEvent(event, n) for event, n in events.items() if event not in basic)
         if not others:
             return spent if left >= -_ROUNDING * delta else math.inf
         if left > 0 and len(ratios) == len(others):  # Gaussian noise and nothing else
@@ -675,10 +732,11 @@ class Ledger:
         source : str
         assumes : sequence of str
             Listed before what the releases and the noise assume by themselves.
-        bound : ZCDpEvent or ApproximateDpEvent, optional
-            Where the number of releases depends on earlier answers: a public bound on the bill that the fit keeps
-            whatever they are (a privacy filter: Feldman and Zrnic 2021; Rogers, Roth, Ullman and Vadhan 2016 for pure
-            privacy). The guarantee's event is then the bound.
+        bound : ZCDpEvent, GaussianDpEvent or ApproximateDpEvent, optional
+            Where what is released depends on earlier answers: a public bound on the bill that the fit keeps whatever
+            they are (a privacy filter: Feldman and Zrnic 2021; Rogers, Roth, Ullman and Vadhan 2016 for pure privacy;
+            Smith and Thakurta 2022 for a Gaussian one, below which all releases have to be Gaussian). The guarantee's
+            event is then the bound.
         interval : float
             As in `epsilon`.
 
@@ -694,6 +752,10 @@ class Ledger:
             # held against the bound, and the bound is converted to epsilon.
             kept = self.rho() <= bound.rho * (1 + _ROUNDING)
             spent = _accounted(bound, delta, self.neighbouring, method="rdp") if kept else math.inf
+        if isinstance(bound, dp_event.GaussianDpEvent):
+            gaussian = all(isinstance(event, dp_event.GaussianDpEvent) for event in self._events())
+            kept = gaussian and 2 * self.rho() <= (1 + _ROUNDING) / bound.noise_multiplier**2
+            spent = gaussian_epsilon(delta, 1 / bound.noise_multiplier) - _SMALLEST if kept else math.inf
         if not spent <= most:
             raise RuntimeError(
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
@@ -701,13 +763,64 @@ class Ledger:
             )
         told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
         # Equal events are counted; disjoint parts are the worst mechanism with their epsilon at delta 0.
-        events = [event if n == 1 else dp_event.SelfComposedDpEvent(event, n) for event, n in self.bill.items()]
+        events = [event if n == 1 else dp_event.SelfComposedDpEvent(event, n) for event, n in self._events().items()]
         events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
         event = bound or (events[0] if len(events) == 1 else dp_event.ComposedDpEvent(tuple(events)))
         guarantee = Guarantee(float(epsilon), float(delta), self.neighbouring, event, tuple(told), source)
         # From here on `_release` refuses: a later answer would be outside the bill that was just certified.
         self._closed.append(guarantee)
         return guarantee
+
+
+class ClassLedger:
+    """The private records of one class, about which only Gaussian releases are made; made by `Ledger.classes`.
+
+    The ledger of all records makes the guarantee, and bills what is released here.
+
+    >>> ledger = Ledger(np.array([0, 0, 1]), REPLACE_ONE, np.random.default_rng(0))
+    >>> common, rare = ledger.classes(lambda labels, k: labels[labels == k], 2)
+    >>> counts = [one.gaussian(lambda labels: np.array(len(labels)), Move(1.0, 0.0), 4.0) for one in (common, rare)]
+    >>> print(ledger.guarantee(2.0, 1e-5, source="Gaussian mechanism").event)
+    GaussianDpEvent(noise_multiplier=2.82842712474619)
+    """
+
+    def __init__(self, view: Ledger):
+        self._view = view
+        # Views share the bill, and classes must not: `Ledger` adds theirs up.
+        view.bill, view._claims, view._parts, view._classes = {}, {}, [], []
+        self._replaced = 0.0  # squared parameter of all releases, for a record that another of the class replaces
+
+    def gaussian(
+        self, query: Query, move: Move, noise_multiplier: float, units: ArrayLike | Sequence[ArrayLike] = 1.0
+    ) -> Any:
+        """`query(records of the class)` with Gaussian noise of standard deviation units * move.added *
+        noise_multiplier.
+
+        Parameters
+        ----------
+        query : callable
+            Gives an array, or a sequence of arrays: sums over the records of the class.
+        move : Move
+            All arrays together, each entry divided by its unit.
+        noise_multiplier, units
+            As in `Ledger.gaussian`.
+        """
+        multiplier = _positive("noise_multiplier", noise_multiplier)
+        scale = _positive("noise", _positive("move.added", move.added) * multiplier)
+        replaced = check_real("move.replaced", move.replaced, low=0)
+        self._view.assume(EXACT_REALS)
+        self._replaced += (replaced / scale) ** 2
+        terms = Terms("of_class", "l2", move.added, units, dp_event.GaussianDpEvent(noise_multiplier))
+        return self._view._release(query, lambda value: _each(value, units, scale, self._view.rng.normal), terms)
+
+    def cost(self) -> Move:
+        """Parameters of the Gaussian mechanism that all releases make, for a record more or less and for another."""
+        added = math.fsum(n / event.noise_multiplier**2 for event, n in self._view.bill.items())
+        return Move(math.sqrt(added), math.sqrt(self._replaced))
+
+
+def _chosen(choose: Callable[[Any, int], Any], k: int, records: Any) -> Any:
+    return choose(records, k)
 
 
 @lru_cache
