@@ -208,12 +208,12 @@ def test_the_default_penalty_is_the_length_of_the_noise_over_that_of_the_coeffic
     common |= {"loss": erm.LOGISTIC, "weighting": weighting}
     pure = erm.default_regularization(**common)
     assert pure == pytest.approx(weighting.mass * erm.LOGISTIC.steepness * 5 * 9 / (7 * 700 * 0.4))
-    problem = {"epsilon": 0.4, "delta": 1e-5, "n_records": 700, "radius": 3.0, "loss": erm.LOGISTIC, "weighting": weighting}
+    problem = {"epsilon": 0.4, "delta": 1e-5, "n_records": 700, "radius": 3.0} | {"weighting": weighting}
     scale, _ = erm.calibrate_gaussian(**problem, regularization=1e-300)
     assert erm.default_regularization(**common, delta=1e-5) == pytest.approx(math.sqrt(5) * scale * 3 / (7 * 700))
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5])
 def test_the_default_penalty_is_for_a_delta_from_0_to_below_1(delta):
-    with pytest.raises(ValueError, match="^delta must"):
+    with pytest.raises(ValueError, match=r"^delta must"):
         erm.default_regularization(100, 3, 1.0, delta=delta)
