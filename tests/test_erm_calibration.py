@@ -199,3 +199,21 @@ def test_one_record_has_class_weights():
     assert erm.class_weights([1, 0]).tolist() == [0.0, 1.0]
     assert erm.class_weights([1, 0, 0]) == pytest.approx([1 / 3] * 3)
     assert erm.class_weights([0.5, 0, 2]) == pytest.approx([0.4, 0.4, 0.2])
+
+
+@pytest.mark.parametrize("weighting", [erm.UNWEIGHTED, erm.balanced_weights(3), erm.fixed_weights(2.0)])
+def test_the_default_penalty_is_the_length_of_the_noise_over_that_of_the_coefficients(weighting):
+    """Numbers that all differ, and a loss that is less steep than the logistic one."""
+    common = {"n_records": 700, "dimension": 5, "epsilon": 0.4, "radius": 3.0, "largest_norm": 7.0}
+    common |= {"loss": erm.LOGISTIC, "weighting": weighting}
+    pure = erm.default_regularization(**common)
+    assert pure == pytest.approx(weighting.mass * erm.LOGISTIC.steepness * 5 * 9 / (7 * 700 * 0.4))
+    problem = {"epsilon": 0.4, "delta": 1e-5, "n_records": 700, "radius": 3.0} | {"weighting": weighting}
+    scale, _ = erm.calibrate_gaussian(**problem, regularization=1e-300)
+    assert erm.default_regularization(**common, delta=1e-5) == pytest.approx(math.sqrt(5) * scale * 3 / (7 * 700))
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5])
+def test_the_default_penalty_is_for_a_delta_from_0_to_below_1(delta):
+    with pytest.raises(ValueError, match=r"^delta must"):
+        erm.default_regularization(100, 3, 1.0, delta=delta)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from helpers.erm import ERMClassifier
+from helpers.erm import ERMClassifier, ObjectivePerturbationClassifier
 from helpers.meta import PATEClassifier, SubsampleAndAggregateClassifier, ThresholdClassifier, aggregation
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, event_epsilon, gaussian_mu, gaussian_multiplier
 
@@ -348,3 +348,91 @@ def test_no_seed_stays_in_a_pipeline():
     for learner in (DummyClassifier(random_state=1), make_pipeline(StandardScaler(), DummyClassifier(random_state=1))):
         found = PATEClassifier(learner, 4, public_records=np.eye(2)).fit(X, y).student_
         assert getattr(found, "named_steps", {"dummyclassifier": found})["dummyclassifier"].random_state is None
+
+
+def drawn_by(monkeypatch, learner, m, random_state):
+    """What each of m learners drew from numpy's global state, of two fits with the same seed."""
+    answers = answers_of(monkeypatch)
+    X, y = np.zeros((4 * m, 1)), np.arange(4 * m) % 2
+    for _ in range(2):
+        model = SubsampleAndAggregateClassifier(learner, m, epsilon=1.0, radius=1e9, random_state=random_state)
+        model.fit(X, y)
+    return [found._held[:, 0] for found in answers]
+
+
+class GlobalCoefficient(Stub):
+    """Its coefficient is a draw from numpy's global state, or from the seed it was given."""
+
+    seeds: ClassVar = []
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.coef_, self.intercept_ = np.random.normal(size=(1, 1)), np.zeros(1)  # noqa: NPY002
+        return self
+
+
+class OfSeed(GlobalCoefficient):
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        if self.random_state is not None:
+            self.seeds.append(self.random_state)
+        return super().fit(X, y)
+
+
+def test_no_two_learners_share_a_seed_and_a_fit_repeats_all_of_them(monkeypatch):
+    monkeypatch.setattr(GlobalCoefficient, "seeds", [])
+    once, again = drawn_by(monkeypatch, OfSeed(), 60, 3)
+    assert len(set(once)) == 60
+    np.testing.assert_array_equal(once, again)
+    assert len(set(GlobalCoefficient.seeds)) == 60
+
+
+def test_a_private_learner_with_a_large_seed_is_heard(monkeypatch):
+    """Seeds of private learners have 63 bits, more than numpy's global state takes."""
+    answers = answers_of(monkeypatch)
+    learner = ObjectivePerturbationClassifier(epsilon=5.0, regularization=0.1)
+    SubsampleAndAggregateClassifier(learner, 4, epsilon=1.0, radius=1e9, random_state=0).fit(*records())
+    assert (abs(answers[0]._held).sum(axis=1) > 0).all()
+
+
+class NeedsTwo(Stub):
+    """Copes with no class and with two, and not with one."""
+
+    def fit(self, X, y):
+        if len(set(y)) == 1:
+            raise ValueError("one class alone")
+        return super().fit(X, y)
+
+
+def test_a_student_that_fails_on_one_class_is_refused():
+    with pytest.raises(ValueError, match="one class alone"):
+        PATEClassifier(NeedsTwo(), 4).fit(*records())
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (PATEClassifier(Stub(), 4, n_queries=0), "^n_queries must"),
+        (SubsampleAndAggregateClassifier(LinearSVC(), 4, radius=-0.5), "^radius must"),
+        (SubsampleAndAggregateClassifier(LinearSVC(), 4, radius=1e-101), "^radius must"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*records())
+
+
+def test_one_query_is_enough():
+    assert PATEClassifier(Stub(), 4, n_queries=1).fit(*records()).guarantee_.delta == 1e-6
+
+
+@pytest.mark.parametrize("cls", [PATEClassifier, SubsampleAndAggregateClassifier])
+def test_equality_and_text_are_those_of_an_estimator(cls):
+    """Fields are compared by nobody: arrays among them would make it an error."""
+    one = cls(Stub(), 4)
+    assert one == one
+    assert one != cls(Stub(), 4)
+    assert isinstance(hash(one), int)
+    assert repr(one).startswith(f"{cls.__name__}(estimator=Stub(), n_estimators=4)")
