@@ -674,8 +674,9 @@ class _Discriminants(NamedTuple):
             middle = float(centre @ (vectors @ coef))
             variance = _variance(coef, values, middle)
             spread = math.sqrt(variance)
-            # The distance of the class means of the score, less what noise and sampling in the coefficients add to it;
-            # its own variance by the noise; and both in standard deviations of the score.
+            # The distance of the class means of the score, less what noise and sampling in the coefficients add to it,
+            # in standard deviations of the score; and `doubt`, its variance by the noise alone, in the same units. The
+            # less that is, the more the distance is believed, against what distances are before one is seen.
             correction = float(variances @ inverse)
             gap, doubt = (apart @ coef - correction) / spread, 2 * noise**2 * float(inverse @ inverse)
             doubt = max(4 * noise * float(coef @ coef) - doubt, doubt) / variance
@@ -689,9 +690,9 @@ class _Discriminants(NamedTuple):
                     slope * (vectors @ coef),
                     -slope * (middle + gap * spread / 2),
                     slope * math.sqrt(noise) * inverse,
-                    -(gap**2) / 2,
-                    gap**2,
-                    gap,
+                    -(gap**2) / 2,  # mean of the log-odds in the largest class,
+                    gap**2,  # how far that of the other class is above it,
+                    gap,  # and their standard deviation
                     slope * correction,
                 )
             )
