@@ -17,7 +17,7 @@ from checks import exact_loss
 from helpers import erm
 from helpers.erm import calibration
 from helpers.erm.risk import factored_rows
-from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE
+from helpers.privacy import ADD_REMOVE, EXACT_REALS, REPLACE_ONE, RUNNING_TIME
 
 N_FITS = 160
 UNLIKELY = 1e-9
@@ -226,7 +226,13 @@ def test_one_noisy_count_at_its_share_makes_the_offset(kind):
 def test_the_guarantee_names_what_the_offset_assumes():
     X, y = skewed()
     guarantee = erm.ObjectivePerturbationClassifier(prior="offset").fit(X, y).guarantee_
-    usual = {"number of records public", "norm bound (radius) public", "set of labels public", EXACT_REALS}
+    usual = {
+        "number of records public",
+        "norm bound (radius) public",
+        "set of labels public",
+        EXACT_REALS,
+        RUNNING_TIME,
+    }
     assert set(guarantee.assumes) == usual | {"class list"}
     assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (1.0, 0.0, REPLACE_ONE)
 

@@ -21,6 +21,7 @@ from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
+    RUNNING_TIME,
     SEED_SECRET,
     ApproximateDpEvent,
     Guarantee,
@@ -372,8 +373,8 @@ def test_the_smallest_tables():
 
 @pytest.mark.parametrize("kind", [meta.PartitionedSearch, meta.RepeatedSearch])
 def test_what_is_assumed_is_named(kind):
-    usual = {"number of records public", "candidates public", "set of labels public", EXACT_REALS}
-    usual |= {"number of trials and running time secret"} if kind is meta.RepeatedSearch else set()
+    usual = {"number of records public", "candidates public", "set of labels public", EXACT_REALS, RUNNING_TIME}
+    usual |= {"number of trials secret"} if kind is meta.RepeatedSearch else set()
     costs = {0: 0.0, 1: 1.0}
     assert set(kind(Sign(), {"sign": [1]}).fit(*data()).guarantee_.assumes) == usual
     weighed = kind(Sign(), {"sign": [1]}, mistake_costs=costs, random_state=0).fit(*data())
@@ -463,7 +464,7 @@ def test_publishing_the_number_of_trials_costs_that_many_trials():
     joint = np.log(truth**k) - np.log((1 - truth) ** k)  # all k trials of randomised response are the worse one
     assert joint > selection_epsilon(epsilon)
     model = meta.RepeatedSearch(Sign(), {"sign": [1]}, random_state=0).fit(*data())
-    assert "number of trials and running time secret" in model.guarantee_.assumes
+    assert "number of trials secret" in model.guarantee_.assumes
 
 
 def test_too_few_records_and_foreign_labels():

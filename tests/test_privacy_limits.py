@@ -10,6 +10,7 @@ from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
+    RUNNING_TIME,
     SEED_SECRET,
     Ledger,
     Sensitivity,
@@ -79,7 +80,7 @@ def test_each_mechanism_asks_for_the_noise_of_its_sensitivity(relation, size, ep
     assert math.log(p[1] / p[0]) == pytest.approx(epsilon / (2 * size))
     for guarantee in (release.guarantee, made.guarantee(epsilon, 0.0, source="")):
         assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (epsilon, 0.0, relation)
-        assert guarantee.assumes == (EXACT_REALS, SEED_SECRET)
+        assert guarantee.assumes == (EXACT_REALS, RUNNING_TIME, SEED_SECRET)
 
 
 def test_counts_have_the_noise_of_their_relation():

@@ -1,6 +1,7 @@
 """Mechanisms audited: output laws against their densities, privacy losses against their bounds."""
 
 import math
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
     REPLACE_ONE,
+    RUNNING_TIME,
     SEED_SECRET,
     Ledger,
     Release,
@@ -30,7 +32,7 @@ from helpers.privacy import (
     spherical_gamma,
     to_grid,
 )
-from helpers.privacy.ledger import _bernoulli_exp, _integer_below, discrete_laplace, exponential_choice
+from helpers.privacy.ledger import _digits, _geometric, _odds, _tossed, discrete_laplace, exponential_choice
 
 relations = pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_ONE])
 
@@ -167,7 +169,7 @@ def test_laplace_noise_has_its_law(relation):
     assert (released.guarantee.epsilon, released.guarantee.delta) == (0.5, 0.0)
     assert released.guarantee.neighbouring is relation
     assert released.guarantee.event == LaplaceDpEvent(2.0)
-    assert released.guarantee.assumes == (EXACT_REALS, SEED_SECRET)
+    assert released.guarantee.assumes == (EXACT_REALS, RUNNING_TIME, SEED_SECRET)
 
 
 def test_laplace_frequencies_attain_epsilon():
@@ -291,40 +293,76 @@ def test_integer_noise_has_its_law(rate):
 
 
 class Scripted:
-    """Random bytes in an order given in advance, and a count of what was used."""
+    """Random bytes in an order given in advance."""
 
-    def __init__(self, script):
+    def __init__(self, *script):
         self.script = list(script)
 
     def bytes(self, length):
-        return self.script.pop(0).to_bytes(length, "big")
+        number = self.script.pop(0)
+        return number.to_bytes(length, "big")
 
 
-def test_coins_are_exact_to_the_last_bit():
-    """exp(-1/2) from the tree of scripted draws: P(first k that fails is odd) = 1 - 1/2 + 1/8 - 1/48 + ..."""
-
-    def probability(k, numerator, denominator):
-        """Sum over all draws of one coin, by enumeration of what `_integer_below` can return."""
-        if k > 12:
-            return 0.0
-        hits = sum(draw < numerator for draw in range(k * denominator)) / (k * denominator)
-        return (1 - hits) * (k % 2) + hits * probability(k + 1, numerator, denominator)
-
-    assert probability(1, 1, 2) == pytest.approx(math.exp(-0.5), abs=1e-9)
-    # Draws below x on 1 and 2, then not: k = 3 is odd. A draw of 2 bits at or above the limit is thrown away.
-    assert _bernoulli_exp(1, 2, Scripted([0 << 7, 0 << 6, 5 << 5]))
-    assert not _bernoulli_exp(1, 2, Scripted([0 << 7, 1 << 6]))
-    assert _integer_below(3, Scripted([3 << 6, 2 << 6])) == 2
-    assert _integer_below(1, np.random.default_rng(0)) == 0
+def test_digits_of_a_geometric_number_have_its_law():
+    """Independent digits, the k-th 1 with odds exp(-rate 2^k): every number's probability is that of the law."""
+    rate = Fraction(1, 3)
+    powers, odds = _digits(rate)
+    chance = [(int(high) << 64 | int(low)) / 2.0**128 for high, low in odds]
+    assert powers[-1] >= 128 > powers[-2]
+    assert chance[-1] == 0
+    for number in (0, 1, 2, 3, 11, 64):
+        digits = [number >> k & 1 for k in range(len(chance))]
+        found = math.prod(p if digit else 1 - p for p, digit in zip(chance, digits, strict=True))
+        assert found == pytest.approx((1 - math.exp(-rate)) * math.exp(-rate * number), rel=1e-12)
 
 
-def test_uniform_integers_are_uniform():
+@pytest.mark.parametrize("power", [Fraction(1, 10**30), Fraction(1, 3), Fraction(5), Fraction(88), Fraction(127)])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_odds_are_rounded_down_exactly(power, is_last):
+    """Against 400 digits; and more bits only add to those that are there."""
+    for bits in (128, 256, 384):
+        with localcontext(Context(prec=400)):
+            exact = 2**bits / ((0 if is_last else 1) + (Decimal(power.numerator) / Decimal(power.denominator)).exp())
+        assert _odds(power, bits, is_last=is_last) == int(exact)
+    assert _odds(power, 256, is_last=is_last) >> 128 == _odds(power, 128, is_last=is_last)
+    assert _odds(Fraction(10) ** 300, 128, is_last=is_last) == 0
+
+
+def test_a_coin_whose_bits_are_those_of_its_probability_is_tossed_on():
+    power = Fraction(1, 2)
+    first, both = (_odds(power, bits, is_last=False) for bits in (128, 256))
+    rest = both - (first << 128)
+    for more, expected in ((rest - 1, True), (rest + 1, False)):
+        assert _tossed(power, first, Scripted(more), is_last=False) == expected
+    # Two rounds: the second 128 bits agree too.
+    third = _odds(power, 384, is_last=False) - (both << 128)
+    assert _tossed(power, first, Scripted(rest, third - 1), is_last=False)
+
+
+def test_a_number_beyond_all_digits_goes_on_with_a_geometric_one():
+    """All bits of the coin for "any higher digit" are zero, and its next 128 say yes."""
+    rate, none = Fraction(64), (1 << 128) - 1
+    assert _digits(rate)[0] == [64, 128]  # one digit, and the rest
+    undecided = none << 128
+    assert _geometric(1, rate, Scripted(undecided, 0, none)) == [2]
+    assert _geometric(1, rate, Scripted(undecided, 1 << 127)) == [0]
+    assert _geometric(1, rate, Scripted(none)) == [1]  # the digit's bits are all 0, below its probability
+    # The number in multiples of 2 is undecided as well.
+    assert _geometric(1, rate, Scripted(undecided, 0, 0, 0, none)) == [4]
+
+
+def test_the_work_is_the_same_for_every_noise():
+    """What is drawn from the generator is settled by the rate and the number of values, not by what comes out."""
     rng = np.random.default_rng(24)
-    for limit in (2, 5, 257):
-        counts = np.bincount([_integer_below(limit, rng) for _ in range(3_000)], minlength=limit)
-        assert counts.size == limit
-        assert stats.chisquare(counts).pvalue > 1e-3
-    assert max(_integer_below(1 << 200, rng) for _ in range(20)).bit_length() > 195
+    states = set()
+    for _ in range(200):
+        before = rng.bit_generator.state["state"]["state"]
+        discrete_laplace(np.zeros(3, int), Fraction(1, 20), rng)
+        copy = np.random.PCG64()
+        copy.state = rng.bit_generator.state | {"state": rng.bit_generator.state["state"] | {"state": before}}
+        copy.advance(3 * 2 * 2 * len(_digits(Fraction(1, 20))[1]))
+        states.add(copy.state["state"]["state"] == rng.bit_generator.state["state"]["state"])
+    assert states == {True}
 
 
 def test_integer_noise_takes_every_epsilon():

@@ -301,7 +301,7 @@ class PATEClassifier(_DisjointLearners):
             mechanism = "Gaussian mechanism (Balle and Wang 2018, Theorem 9)"
         else:
             noisy = answers.integers(votes, q, self.epsilon)
-            mechanism = "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)"
+            mechanism = "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2012)"
         labels = self.classes_[(noisy > self.n_estimators / 2).astype(int)]
         # The seeds are forgotten after the fit: they would tell of the stream that made the parts and the noise.
         self.student_ = fit_learner(self._new(self._seed(rng)), queries, labels)

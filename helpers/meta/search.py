@@ -319,6 +319,6 @@ class RepeatedSearch(_PrivateSearch):
         def best_of_trials(records: Records) -> tuple[dict, Any]:
             return max((tried(records) for _ in range(n_trials)), key=lambda trial: trial[0])[1:]
 
-        ledger.assume("number of trials and running time secret", EXACT_REALS)
+        ledger.assume("number of trials secret", EXACT_REALS)
         total = selection_epsilon(budget, REPEATS[self.law])
         return ledger.fitted(best_of_trials, Guarantee(total, 0.0, ledger.neighbouring, source=self._source))

@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 from helpers.privacy import (
     ADD_REMOVE,
     EXACT_REALS,
+    RUNNING_TIME,
     Guarantee,
     Ledger,
     event_epsilon,
@@ -298,7 +299,12 @@ class Schedule:
                     f"the releases cost {epsilon:g}, more than the budget of {budget:g}: publish nothing"
                 )
             epsilon = float(budget)
-        own = ("schedule public", *(("secret sample",) if self.sample_rates.min() < 1 else ()), EXACT_REALS)
+        own = (
+            "schedule public",
+            *(("secret sample",) if self.sample_rates.min() < 1 else ()),
+            EXACT_REALS,
+            RUNNING_TIME,
+        )
         source = _SOURCES[accountant] + (f", composed with {len(beside)} releases beside them" if beside else "")
         return Guarantee(
             epsilon, delta, ADD_REMOVE, _event(steps, beside), tuple(dict.fromkeys((*own, *assumes))), source

@@ -29,6 +29,7 @@ from helpers.privacy.audit import audit_estimator, neighbouring_data
 from helpers.privacy.guarantees import COMPOSITION_METHODS, RELATION_NAMES, Guarantee, PrivacyLeakWarning, compose
 from helpers.privacy.ledger import (
     EXACT_REALS,
+    RUNNING_TIME,
     ClassLedger,
     Law,
     Ledger,

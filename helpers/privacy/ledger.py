@@ -12,7 +12,7 @@ everything else is post-processing, and may look at public numbers, earlier answ
 The laws of noise stand below the ledger, which alone draws from them for a release.
 
 **Integers are exact.** `discrete_laplace` draws by integer arithmetic alone: epsilon is the stated one, to the last
-digit.
+digit. Its work does not depend on the noise, so that a clock does not give the noise away.
 
 **Reals are not**, and a release says so by `EXACT_REALS` in `assumes`. A floating-point sampler reaches few of the
 numbers that its density covers, and which ones it can add up to depends on the private value: of 10^6 outputs of value
@@ -20,7 +20,10 @@ numbers that its density covers, and which ones it can add up to depends on the 
 certain (Mironov 2012). So every real-valued release is rounded to a public grid of about 2^-20 of the noise's scale
 (`to_grid`), which costs nothing and leaves 0 of 10^6: a grid point can be missed only where the noise is beyond 20
 scales, two in 10^9 entries, and at 7 scales its odds are off by about a millionth.
-Choices among candidates have their probabilities to about 2^-52 each. Running times are not covered.
+Choices among candidates have their probabilities to about 2^-52 each.
+
+**How long a fit runs** may depend on the records, by the steps of a solver or the sizes of arrays, and no guarantee
+covers it. All of them say so, by `RUNNING_TIME` in `assumes`.
 
 Source: adaptive composition (Dwork and Roth 2014, Section 3.5); queries that are sent to the records instead of records
 that are handed out: PINQ (McSherry 2009).
@@ -29,6 +32,7 @@ that are handed out: PINQ (McSherry 2009).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
@@ -51,12 +55,15 @@ from helpers.privacy.randomness import noise_assumptions, secure_generator
 from helpers.validation import check_boolean, check_choice, check_real
 
 EXACT_REALS = "exact real arithmetic"
+RUNNING_TIME = "running time secret"
 NORMS = ("l1", "l2", "linf")
 """From the largest norm of a vector to the smallest, so a bound on one also bounds those after it."""
 # A release is rounded to multiples of about 2^-20 of its noise's scale; the module's docstring says what that hides.
 _GRID_BITS = 20
 # Noisy counts are cut to this size, so that they fit an int64 whatever the noise is.
 _LARGEST_COUNT = 1 << 62
+# Random bits that a digit of integer noise is drawn with.
+_COIN_BITS = 128
 # `_ROUNDING`: the shares of a budget, added up in floating point, may exceed the whole by this part of it.
 # `_SMALLEST`: dp-accounting solves for the noise of an epsilon to an absolute tolerance, so the epsilon computed back
 # from that noise may exceed the one asked for by this many nats.
@@ -761,7 +768,7 @@ class Ledger:
                 f"the releases cost epsilon {spent:g} at delta {delta:g}, more than the budget of {epsilon:g}: "
                 "nothing of them may be published"
             )
-        told = dict.fromkeys((*assumes, *self._assumes, *noise_assumptions(self.rng)))
+        told = dict.fromkeys((*assumes, *self._assumes, RUNNING_TIME, *noise_assumptions(self.rng)))
         # Equal events are counted; disjoint parts are the worst mechanism with their epsilon at delta 0.
         events = [event if n == 1 else dp_event.SelfComposedDpEvent(event, n) for event, n in self._events().items()]
         events += [ApproximateDpEvent(max(part.epsilon(0.0) for part in parts), 0.0) for parts in self._parts]
@@ -923,54 +930,78 @@ def spherical_gamma(dimension: int, rate: float, rng: np.random.Generator) -> ND
 def discrete_laplace(value: NDArray[np.integer], rate: Fraction, rng: np.random.Generator) -> NDArray[np.int64]:
     """Integers plus independent noise k with probability proportional to exp(-rate |k|), drawn from random bits.
 
-    Not up to rounding: the rate is a fraction, and all arithmetic is on integers. Results beyond 2^62 in size are cut
-    to that.
+    Not up to rounding: the rate is a fraction, and all arithmetic is on integers. The work does not depend on the
+    noise, whose size could otherwise be read from a clock. Results beyond 2^62 in size are cut to that.
 
-    Source: Ghosh, Roughgarden and Sundararajan 2012; drawn by Canonne, Kamath and Steinke 2020, Algorithm 2.
+    Source: Ghosh, Roughgarden and Sundararajan 2012; noise of this law is the difference of two geometric numbers.
 
     >>> discrete_laplace(np.array([10, 20]), Fraction(1, 2), np.random.default_rng(0)).tolist()
-    [6, 20]
+    [8, 19]
     """
-    noisy = [number + _two_sided_geometric(rate, rng) for number in value.ravel().tolist()]
+    drawn = _geometric(2 * value.size, rate, rng)
+    pairs = zip(value.ravel().tolist(), drawn[::2], drawn[1::2], strict=True)
+    noisy = [number + up - down for number, up, down in pairs]
     return np.array([min(max(number, -_LARGEST_COUNT), _LARGEST_COUNT) for number in noisy]).reshape(value.shape)
 
 
-def _two_sided_geometric(rate: Fraction, rng: np.random.Generator) -> int:
-    """An integer k with probability proportional to exp(-rate |k|), exactly."""
-    while True:
-        # X = part + whole * denominator has probability proportional to exp(-X / denominator).
-        part = _integer_below(rate.denominator, rng)
-        if not _bernoulli_exp(part, rate.denominator, rng):
-            continue
-        whole = 0
-        while _bernoulli_exp(1, 1, rng):
-            whole += 1
-        # Whole division by s turns a geometric law of rate 1/t into one of rate s/t, for the fraction s/t.
-        size = (part + whole * rate.denominator) // rate.numerator
-        negative = _integer_below(2, rng)
-        if size or not negative:  # zero must not come with two signs
-            return -size if negative else size
+def _geometric(size: int, rate: Fraction, rng: np.random.Generator) -> list[int]:
+    """Independent integers g >= 0 with probability proportional to exp(-rate g), exactly.
 
+    The binary digits of such a number are independent, and the k-th is 1 with probability 1 / (1 + exp(rate 2^k)). Each
+    digit is a comparison of `_COIN_BITS` random bits with that probability. Once in 2^128 all bits agree and more are
+    needed, which is the only work that depends on what is drawn.
 
-def _bernoulli_exp(numerator: int, denominator: int, rng: np.random.Generator) -> bool:
-    """True with probability exp(-x), x = numerator / denominator in [0, 1].
-
-    The first k at which a coin of probability x/k fails is odd with probability 1 - x + x^2/2 - ... = exp(-x).
+    Source: the product 1 + x + x^2 + ... = (1 + x)(1 + x^2)(1 + x^4)..., for x = exp(-rate).
     """
-    k = 1
-    while _integer_below(k * denominator, rng) < numerator:
-        k += 1
-    return k % 2 == 1
+    powers, odds = _digits(rate)
+    words = np.frombuffer(rng.bytes(_COIN_BITS // 8 * size * len(odds)), ">u8").reshape(size, len(odds), 2)
+    ones = (words[..., 0] < odds[:, 0]) | ((words[..., 0] == odds[:, 0]) & (words[..., 1] < odds[:, 1]))
+    for i, k in np.argwhere((words == odds).all(axis=2)).tolist():
+        drawn = int.from_bytes(words[i, k].tobytes(), "big")
+        ones[i, k] = _tossed(powers[k], drawn, rng, is_last=k == len(powers) - 1)
+    numbers = [int.from_bytes(digits.tobytes(), "little") for digits in np.packbits(ones[:, :-1], 1, "little")]
+    for i in np.flatnonzero(ones[:, -1]).tolist():
+        # The number is at least 2^K. By how many times that, is geometric again and independent of the lower digits.
+        numbers[i] += (1 + _geometric(1, powers[-1], rng)[0]) << (len(powers) - 1)
+    return numbers
 
 
-def _integer_below(limit: int, rng: np.random.Generator) -> int:
-    """Uniform on 0, ..., limit - 1, by rejection."""
-    bits = (limit - 1).bit_length()
+@lru_cache(maxsize=256)
+def _digits(rate: Fraction) -> tuple[list[Fraction], NDArray[np.uint64]]:
+    """Exponents rate 2^k for k = 0, ..., K, and the probabilities of the digits as two words of 64 bits each.
+
+    The last entry stands for all digits from the K-th on; that one of them is 1 has probability exp(-rate 2^K), which
+    is below 2^-128.
+    """
+    powers = [rate]
+    while powers[-1] < _COIN_BITS:
+        powers.append(2 * powers[-1])
+    odds = [_odds(power, _COIN_BITS, is_last=False) for power in powers[:-1]] + [0]
+    return powers, np.array([divmod(number, 1 << 64) for number in odds], dtype=np.uint64)
+
+
+def _tossed(power: Fraction, drawn: int, rng: np.random.Generator, *, is_last: bool) -> bool:
+    """A coin whose first `_COIN_BITS` bits, `drawn`, are those of its probability: more bits are drawn."""
+    bits = _COIN_BITS
+    while drawn == (odds := _odds(power, bits, is_last=is_last)):
+        bits += _COIN_BITS
+        drawn = (drawn << _COIN_BITS) + int.from_bytes(rng.bytes(_COIN_BITS // 8), "big")
+    return drawn < odds
+
+
+def _odds(power: Fraction, bits: int, *, is_last: bool) -> int:
+    """2^bits / (1 + exp(power)), or 2^bits / exp(power) for the last one, rounded down exactly."""
+    if power >= bits:  # exp(power) is above 2^bits
+        return 0
+    digits = bits // 2
     while True:
-        # The generator gives whole bytes; the bits beyond those needed are shifted out.
-        number = int.from_bytes(rng.bytes((bits + 7) // 8), "big") >> (-bits % 8)
-        if number < limit:
-            return number
+        with localcontext(Context(prec=digits)):
+            odds = 2**bits / ((0 if is_last else 1) + (Decimal(power.numerator) / Decimal(power.denominator)).exp())
+            error = odds.scaleb(10 - digits)  # far more than the rounding of any of these steps
+            low, high = int(odds - error), int(odds + error)
+        if low == high:
+            return low
+        digits *= 2
 
 
 # Choices

@@ -196,11 +196,11 @@ def class_counts(
 
     Notes
     -----
-    Source: Dwork, McSherry, Nissim and Smith 2006 (histograms); Canonne, Kamath and Steinke 2020, Algorithm 2.
+    Source: Dwork, McSherry, Nissim and Smith 2006 (histograms); Ghosh, Roughgarden and Sundararajan 2012 (noise).
 
     >>> released = class_counts([0, 0, 0, 1], [0, 1], 1.0, ADD_REMOVE, np.random.default_rng(0))
     >>> released.value.tolist(), str(released.guarantee)
-    ([0, 1], '(1, 0)-DP, add/remove-one')
+    ([2, -3], '(1, 0)-DP, add/remove-one')
     """
     check_choice("neighbouring", neighbouring, (ADD_REMOVE, REPLACE_ONE))
     check_real("epsilon", epsilon, low=0, inclusive="neither")
@@ -222,7 +222,7 @@ def class_counts(
 
     ledger = Ledger(y, neighbouring, rng)
     noisy = ledger.class_counts(counted, classes.size, epsilon)
-    source = "discrete Laplace mechanism (Canonne, Kamath and Steinke 2020, Algorithm 2)"
+    source = "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2012)"
     return Release(noisy, ledger.guarantee(epsilon, 0.0, source=source))
 
 
