@@ -137,6 +137,24 @@ def _parser() -> argparse.ArgumentParser:
         target.add_argument("--alarms", type=float, metavar="NUMBER", help="raise this many alarms in 1,000 records")
         command.add_argument("--budget", type=float, metavar="EPSILON", help="refuse if all fits would cost more")
         command.add_argument("--out", required=True, metavar="MODEL", help="a new folder for model.json and card.html")
+    command = add("audit", _audit, "test a privacy claim by what is really released: exit code 1 if it is refuted")
+    command.add_argument("target", metavar="FILE.py[:NAME]", help="class, function or object to fit (NAME: build)")
+    command.add_argument("--epsilon", type=float, help="of the claim")
+    command.add_argument("--delta", type=float, default=0.0, help="default: 0")
+    command.add_argument("--neighbouring", choices=RELATIONS, default=RELATIONS[0], help="default: %(default)s")
+    command.add_argument(
+        "--judge", action="store_true", help="also learn what noise hides, on as many fits as it takes"
+    )
+    command.add_argument("--fits", type=int, metavar="N", help="with --judge: N judged fits on each table")
+    command.add_argument("--confidence", type=float, default=0.999, help="of all bounds together (default: 0.999)")
+    command.add_argument("--clock", action="store_true", help="count CPU time as released")
+    command.add_argument("--features", type=int, default=2, metavar="D", help="of the records (default: 2)")
+    command.add_argument("--low", type=float, default=-1.0, help="public bound of every feature (default: -1)")
+    command.add_argument("--high", type=float, default=1.0, help="public bound of every feature (default: 1)")
+    command.add_argument("--schema", metavar="YAML", help="fit tables that follow this public schema")
+    command.add_argument("--python", metavar="PROGRAM", help="interpreter that has the audited library")
+    command.add_argument("--out", metavar="JSON", help="the certificate, a new file; fits are kept beside it meanwhile")
+    command.add_argument("--replay", metavar="JSON", help="repeat the findings of this certificate")
     command = add("predict", _predict, "apply a classifier of `dpbook fit` to a file")
     command.add_argument("model")
     command.add_argument("file")
@@ -400,6 +418,51 @@ def _compare(options) -> None:
         page = compare.render(problem, outcomes)
     out.write_text(page, encoding="utf-8")
     print(out)
+
+
+def _audit(options) -> int:
+    from helpers.data.schema import Schema
+    from helpers.privacy import Guarantee, audit
+
+    with _bad_input_refused():
+        if (options.epsilon is None) == (options.replay is None):
+            raise ChapterError("audit needs either --epsilon or --replay")
+        if options.fits is not None and not options.judge:
+            raise ChapterError("--fits needs --judge")
+        out = _new_file("--out", options.out) if options.out else None
+        python = options.python or sys.executable
+        if options.replay:
+            old = audit.Certificate.load(options.replay)
+            with audit.Interpreter(python, options.target, clock=old.clock) as interpreter:
+                found = audit.replay_certificate(old, None, look=interpreter.look)
+        else:
+            neighbouring = _relation(options.neighbouring)
+            claim = Guarantee(options.epsilon, options.delta, neighbouring)
+            if options.schema:
+                pairs = audit.schema_pairs(Schema.read(options.schema), neighbouring)
+            else:
+                pairs = audit.rare_class_pairs(
+                    neighbouring, n_features=options.features, low=options.low, high=options.high
+                )
+            store = out.with_suffix(".fits") if out else None
+            with audit.Interpreter(python, options.target, clock=options.clock) as interpreter:
+                found = audit.audit_object(
+                    None,
+                    claim,
+                    pairs,
+                    fits=options.fits if options.judge else 0,
+                    confidence=options.confidence,
+                    clock=options.clock,
+                    look=interpreter.look,
+                    store=store,
+                    say=lambda line: print(line, file=sys.stderr, flush=True),
+                )
+            if store:
+                store.unlink()
+    if out:
+        found.save(out)
+    print(found)
+    return FAILED if found.refuted else 0
 
 
 def _relation(name: str):

@@ -630,7 +630,7 @@ def test_count_noise_follows_the_relation(relation, classes, step):
     guarantee = released[0].guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (0.5, 0.0, relation)
     size = ("number of records public",) if one_count else ()
-    assert guarantee.assumes == ("class list", *size, SEED_SECRET)
+    assert guarantee.assumes == ("class list", *size, RUNNING_TIME, SEED_SECRET)
     assert guarantee.event == DiscreteLaplaceDpEvent(0.5 / step, step)
 
 

@@ -82,7 +82,7 @@ def epsilon_lower_bound(
     neighbour_hits = check_integer("neighbour_hits", neighbour_hits, low=0, high=neighbour_trials)
     delta = check_real("delta", delta, low=0, high=1, inclusive="low")
     confidence = check_real("confidence", confidence, low=0, high=1, inclusive="neither")
-    return float(_lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence))
+    return float(lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence))
 
 
 class Audit(NamedTuple):
@@ -138,7 +138,7 @@ def audit_mechanism(
     choose, evaluate = _halves("sample", sample)
     choose_neighbour, evaluate_neighbour = _halves("neighbour_sample", neighbour_sample)
     # The first halves choose the event. Their own bound is thrown away: it is the best of many and too large.
-    _, threshold = _best_threshold(choose, choose_neighbour, delta, confidence)
+    _, threshold = best_threshold(choose, choose_neighbour, delta, confidence)
     return _judge(evaluate, evaluate_neighbour, threshold, delta, confidence)
 
 
@@ -153,7 +153,7 @@ def _judge(sample, neighbour_sample, threshold, delta, confidence) -> Audit:
     return Audit(epsilon_lower_bound(*counts, delta=delta, confidence=confidence), threshold, *counts)
 
 
-def _best_threshold(sample, neighbour_sample, delta, confidence) -> tuple[float, float]:
+def best_threshold(sample, neighbour_sample, delta, confidence) -> tuple[float, float]:
     """The largest bound on these samples, which is no confidence bound, and the threshold that gives it."""
     sample, neighbour_sample = np.sort(sample), np.sort(neighbour_sample)
     values = np.unique(np.concatenate([sample, neighbour_sample]))
@@ -163,7 +163,7 @@ def _best_threshold(sample, neighbour_sample, delta, confidence) -> tuple[float,
     # Number of scores at or above each threshold; the samples are sorted.
     hits, neighbour_hits = (len(s) - np.searchsorted(s, thresholds) for s in (sample, neighbour_sample))
     strict = 1 - _CHOOSING * (1 - confidence)
-    bounds = _lower_bound(hits, len(sample), neighbour_hits, len(neighbour_sample), delta, strict)
+    bounds = lower_bound(hits, len(sample), neighbour_hits, len(neighbour_sample), delta, strict)
     best = np.argmax(bounds)
     return float(bounds[best]), float(thresholds[best])
 
@@ -176,7 +176,7 @@ def _halves(name, sample):
     return sample[: len(sample) // 2], sample[len(sample) // 2 :]
 
 
-def _lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence):
+def lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confidence):
     """`epsilon_lower_bound` without checks; the hits may be arrays, of one event an entry."""
     low, high = _clopper_pearson(hits, trials, (1 - confidence) / 4)
     neighbour_low, neighbour_high = _clopper_pearson(neighbour_hits, neighbour_trials, (1 - confidence) / 4)
@@ -189,6 +189,22 @@ def _lower_bound(hits, trials, neighbour_hits, neighbour_trials, delta, confiden
     ]
     # A ratio below 1, or below 0, shows nothing: epsilon is at least 0 anyway.
     return np.log(np.maximum(np.max(ratios, axis=0), 1.0))
+
+
+def gaussian_lower_bound(
+    hits: int, trials: int, neighbour_hits: int, neighbour_trials: int, confidence: float
+) -> float:
+    """Lower confidence bound on mu of Gaussian differential privacy, from counts of one event as `epsilon_lower_bound`.
+
+    A test of size a has power at most Phi(Phi^-1(a) + mu), in either direction. 0 if nothing is shown.
+
+    Source: Dong, Roth and Su 2022, Definition 4; Nasr et al. 2023, Section 4.
+    """
+    low, high = _clopper_pearson(hits, trials, (1 - confidence) / 4)
+    neighbour_low, neighbour_high = _clopper_pearson(neighbour_hits, neighbour_trials, (1 - confidence) / 4)
+    with np.errstate(invalid="ignore"):
+        apart = [norm.ppf(low) - norm.ppf(neighbour_high), norm.ppf(neighbour_low) - norm.ppf(high)]
+    return float(np.nanmax([0.0, *apart]))
 
 
 def _clopper_pearson(hits, trials, level):
@@ -495,7 +511,7 @@ def _bound(names, tables, delta, confidence) -> tuple[float, str]:
     quarter, half = (min(len(here), len(there)) // parts for parts in (4, 2))
     candidates = []
     for name, score in _directions(names, here[:quarter], there[:quarter]):
-        shown, threshold = _best_threshold(score(here[quarter:half]), score(there[quarter:half]), delta, confidence)
+        shown, threshold = best_threshold(score(here[quarter:half]), score(there[quarter:half]), delta, confidence)
         candidates.append((shown, name, score, threshold))
     if not candidates:
         return 0.0, "nothing numeric is released"
