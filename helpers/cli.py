@@ -457,6 +457,7 @@ def _audit(options) -> int:
                     store=store,
                     say=lambda line: print(line, file=sys.stderr, flush=True),
                 )
+                found.versions.update(interpreter.versions())
             if store:
                 store.unlink()
     if out:

@@ -10,6 +10,8 @@ from typing import Any
 from helpers.privacy.audit import observation
 from helpers.privacy.audit.observation import Features
 
+_SERVE = "import runpy, sys; runpy.run_path(sys.argv[1])['serve'](sys.argv[2])"
+
 
 class Interpreter:
     """A process that makes one fit after the other and says what each shows; a context manager.
@@ -35,7 +37,7 @@ class Interpreter:
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         try:
             self.process = subprocess.Popen(
-                [str(python), observation.__file__, target],
+                [str(python), "-c", _SERVE, observation.__file__, target],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -62,7 +64,14 @@ class Interpreter:
         X, probes = (
             {name: part[name].tolist() for name in part} if hasattr(part, "columns") else part for part in (X, probes)
         )
-        content = pickle.dumps((X, y, probes, self.clock), protocol=4)
+        return self._asked((X, y, probes, self.clock))
+
+    def versions(self) -> dict[str, str]:
+        """Of the other Python and its packages."""
+        return self._asked(None)
+
+    def _asked(self, question: Any) -> Any:
+        content = pickle.dumps(question, protocol=4)
         try:
             self.process.stdin.write(struct.pack("<Q", len(content)) + content)
             self.process.stdin.flush()

@@ -9,14 +9,12 @@ hold with the stated confidence.
 import json
 import math
 import pickle
-import platform
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from helpers.privacy.audit.bounds import best_threshold, gaussian_lower_bound, lower_bound
-from helpers.privacy.audit.observation import AGAIN, Features, as_release, observe
+from helpers.privacy.audit.observation import AGAIN, Features, as_release, observe, versions
 from helpers.privacy.audit.pairs import Pair, rare_class_pairs
 from helpers.privacy.guarantees import RELATION_NAMES, Guarantee
 from helpers.validation import check_integer, check_real
@@ -430,13 +428,6 @@ def audit_object(
 
 def _half(confidence: float) -> float:
     return 1 - (1 - confidence) / 2
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of every installed package that a fit may depend on."""
-    found = {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]}
-    wanted = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "opacus", "diffprivlib", "interpret-core", "opendp")
-    return {"python": platform.python_version()} | {name: found[name] for name in wanted if name in found}
 
 
 def _accepted(pairs: Sequence[Pair], looks) -> tuple[list[Pair], list[str]]:

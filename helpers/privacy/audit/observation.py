@@ -5,8 +5,8 @@ object's attributes with presence, types, shapes, numbers and the finest bits of
 warnings, the text of an exception, printed text and files. Nothing is left out because it looks harmless: an exception
 is an outcome like any other.
 
-The file needs NumPy and the standard library alone, so that an interpreter with the audited library in it can run it as
-a script: it then answers one request after the other on its standard input and output (`serve`).
+The file needs NumPy and the standard library alone, so that an interpreter with the audited library in it can run it.
+There it answers one request after the other on its standard input and output (`serve`).
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import io
 import math
 import os
 import pickle
+import platform
 import re
 import struct
 import sys
@@ -27,6 +28,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from enum import Enum
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,18 @@ Features = dict[str, float | str]
 """From names such as "estimators_.0.coef_[1]" to a number or a text."""
 
 AGAIN = "drawn again from "
+_VERSIONS = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "torch",
+    "opacus",
+    "diffprivlib",
+    "interpret-core",
+    "DataSynthesizer",
+    "opendp",
+)
 _MOST_NUMBERS = 2_000  # of one array that become features; the rest is in a digest
 _MOST_BITS = 32  # floats of one array whose finest bit is a feature
 _MOST_DEPTH = 40
@@ -230,11 +244,14 @@ def _state(item: Any) -> dict:
 
 
 def _numbers(array: np.ndarray, name: str) -> Iterator[tuple[str, float | str]]:
-    """Numbers of an array, the finest bits of its first floats, and a digest where there are more."""
+    """Numbers of an array with their sum, the finest bits of its first floats, and a digest where there are more."""
     flat = array.ravel()
     if flat.size > _MOST_NUMBERS:
         yield f"{name} digest", hashlib.sha256(np.ascontiguousarray(flat).tobytes()).hexdigest()
         flat = flat[:_MOST_NUMBERS]
+    if 1 < flat.size <= _MOST_NUMBERS and array.dtype.kind in "iuf":
+        total = round(float(flat.astype(float).sum()), 6)  # of counts, say, which noise may leave as it is
+        yield f"{name} sum", total if math.isfinite(total) else repr(total)
     for i, number in enumerate(flat.tolist()):
         number = float(number)
         yield f"{name}[{i}]", number if math.isfinite(number) else repr(number)
@@ -359,8 +376,18 @@ def serve(target: str) -> None:
         answer(error)
         return
     while size := incoming.read(8):
-        X, y, probes, clock = pickle.loads(incoming.read(*struct.unpack("<Q", size)))
+        question = pickle.loads(incoming.read(*struct.unpack("<Q", size)))
+        if question is None:
+            answer(versions())
+            continue
+        X, y, probes, clock = question
         answer(observe(release, *map(_table, (X, y, probes)), clock=clock))
+
+
+def versions() -> dict[str, str]:
+    """Of Python, and of the installed packages that a fit most often depends on."""
+    found = {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]}
+    return {"python": platform.python_version()} | {name: found[name] for name in _VERSIONS if name in found}
 
 
 def _table(value: Any) -> Any:
@@ -370,7 +397,3 @@ def _table(value: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(value)
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

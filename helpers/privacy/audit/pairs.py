@@ -1,7 +1,7 @@
 """Pairs of neighbouring public tables on which leaks about rare records show, for `audit_object`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,6 @@ from numpy.typing import ArrayLike
 
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE
 from helpers.validation import check_choice, check_integer, check_real
-
-if TYPE_CHECKING:
-    from helpers.data.schema import Schema
 
 Records = tuple[Any, Any]
 """X (n, d), or a DataFrame, and labels y (n,)."""
@@ -100,12 +97,12 @@ def rare_class_pairs(
     return [*found, Pair("order", "the order of the rows: no record at all", (X, y), (X[::-1].copy(), y[::-1].copy()))]
 
 
-def schema_pairs(schema: "Schema", neighbouring: NeighboringRelation) -> list[Pair]:
+def schema_pairs(schema: Any, neighbouring: NeighboringRelation) -> list[Pair]:
     """Such pairs for a user's own table: DataFrames of texts as a file of this schema has them, without the label.
 
     Parameters
     ----------
-    schema : helpers.data.Schema
+    schema : helpers.data.schema.Schema
         Public. The last class is the rare one.
     neighbouring : NeighboringRelation
         As in `rare_class_pairs`.
@@ -144,7 +141,7 @@ def schema_pairs(schema: "Schema", neighbouring: NeighboringRelation) -> list[Pa
     ]
 
 
-def _cells(schema: "Schema", n: int, kind: str) -> pd.DataFrame:
+def _cells(schema: Any, n: int, kind: str) -> pd.DataFrame:
     """Rows of texts whose cells are of one kind."""
     rng = np.random.default_rng(1)
     table = {}

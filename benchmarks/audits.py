@@ -1,0 +1,263 @@
+"""Audits of public libraries and of the package's own classifiers: which claims do the fitted objects refute?
+
+`libraries` runs every row of `ROWS` in the libraries' own environment, `own` all private classifiers of the package.
+Certificates go to `results/audits/`, one a row, and the tables to `results/`. A row that is there is not run again.
+
+    .venv/bin/python -m benchmarks.audits libraries
+    .venv/bin/python -m benchmarks.audits own
+    .venv/bin/python -m benchmarks.audits replay     # all certificates of libraries, on fresh fits
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+
+from benchmarks.audited import FIVE
+from helpers.erm import PrivateMomentClassifier
+from helpers.meta import PrivateLogisticRegression
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, event_epsilon
+from helpers.privacy.audit import (
+    Certificate,
+    Interpreter,
+    Pair,
+    audit_object,
+    fits_needed,
+    rare_class_pairs,
+    replay_certificate,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / "benchmarks" / ".venv-audited" / "bin" / "python"
+TARGETS = ROOT / "benchmarks" / "audited.py"
+CERTIFICATES = ROOT / "results" / "audits"
+RELATIONS = {"add/remove": ADD_REMOVE, "replace-one": REPLACE_ONE}
+CONFIDENCE = 0.999
+
+
+class Row(NamedTuple):
+    """One call of a library: what it claims, and the pair that shows most; `fits` as in `audit_object`.
+
+    `known`: what the library's documentation or a warning says of it, or nothing.
+    """
+
+    library: str
+    call: str
+    target: str
+    epsilon: float
+    delta: float
+    relation: str
+    pair: str
+    fits: int | None = 0
+    low: float = -1.0
+    high: float = 1.0
+    n_features: int = 2
+    known: str = ""
+
+
+def _sgd(noise: float, rate: float, steps: int) -> float:
+    """Epsilon of DP-SGD at delta 1e-5, by loss distributions."""
+    steps_taken = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), steps)
+    return event_epsilon(steps_taken, 1e-5, ADD_REMOVE)
+
+
+ROWS = (
+    Row("diffprivlib", "GaussianNB, bounds given", "gaussian_nb", 1, 0, "replace-one", "first of its class"),
+    Row("diffprivlib", "GaussianNB, counts", "gaussian_nb", 1, 0, "add/remove", "at the bound", None),
+    Row(
+        "diffprivlib", "GaussianNB, bounds (305, 315)", "gaussian_nb_far", 1, 0, "replace-one", "label", None, 305, 315
+    ),
+    Row("diffprivlib", "LogisticRegression", "logistic_regression", 1, 0, "replace-one", "first of its class"),
+    Row(
+        "diffprivlib",
+        "LogisticRegression, data_norm 100",
+        "logistic_regression_norm",
+        1,
+        0,
+        "replace-one",
+        "label",
+        4000,
+        -100,
+        100,
+        1,
+    ),
+    Row("diffprivlib", "LinearRegression, bounds from 0", "linear_regression", 1, 0, "replace-one", "label", 0, 0, 100),
+    Row("diffprivlib", "RandomForestClassifier, stored seed", "forest_redrawn", 0.1, 0, "replace-one", "five", None),
+    Row("diffprivlib", "RandomForestClassifier, shuffle=False", "forest", 1, 0, "add/remove", "in front", None),
+    Row("diffprivlib", "StandardScaler, bounds given", "standard_scaler", 1, 0, "replace-one", "at the bound", None),
+    Row(
+        "Opacus",
+        "100 records or 101, batch 50",
+        "opacus_batches",
+        _sgd(20.0, 0.5, 2),
+        1e-5,
+        "add/remove",
+        "one over a batch",
+        400,
+    ),
+    Row(
+        "Opacus",
+        "class weights from the labels",
+        "opacus_class_weights",
+        _sgd(4.0, 0.25, 4),
+        1e-5,
+        "add/remove",
+        "first of its class",
+        600,
+    ),
+    Row(
+        "Opacus",
+        "public class weights, mean loss",
+        "opacus_fixed_weights",
+        _sgd(4.0, 0.25, 4),
+        1e-5,
+        "add/remove",
+        "first of its class",
+        600,
+    ),
+    Row(
+        "Opacus",
+        "BatchNorm1d(affine=False)",
+        "opacus_batch_norm",
+        _sgd(4.0, 0.25, 4),
+        1e-5,
+        "add/remove",
+        "beyond the bound",
+        400,
+    ),
+    Row("Opacus", "linear model, 41 records or 40", "opacus", _sgd(4.0, 0.25, 4), 1e-5, "replace-one", "label", 600),
+    Row("DataSynthesizer", "default seed", "data_synthesizer", 1, 0, "replace-one", "label"),
+    Row("DataSynthesizer", "another seed each time", "data_synthesizer_seeded", 1, 0, "replace-one", "at the bound"),
+    Row("DP-EBM", "bounds left out", "ebm", 1, 1e-5, "replace-one", "at the bound", known="warns"),
+    Row("DP-EBM", "bounds given", "ebm_bounds", 1, 1e-5, "replace-one", "first of its class"),
+    Row("OpenDP", "Laplace sum and count", "opendp_mean", 1, 0, "replace-one", "label", None),
+)
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The pair of the row."""
+    if row.pair == "five":
+        X, y = FIVE
+        return [Pair("five", "the last label of five", FIVE, (X, np.zeros_like(y)))]
+    made = rare_class_pairs(RELATIONS[row.relation], n_features=row.n_features, low=row.low, high=row.high)
+    return [pair for pair in made if pair.name == row.pair]
+
+
+def file_of(row: Row) -> Path:
+    return CERTIFICATES / f"{row.target.replace('_', '-')}-{row.relation.replace('/', '-')}.json"
+
+
+def libraries() -> None:
+    """Audit every row that has no certificate yet, and write the table."""
+    CERTIFICATES.mkdir(exist_ok=True)
+    for row in ROWS:
+        if file_of(row).exists():
+            continue
+        claim = Guarantee(row.epsilon, row.delta, RELATIONS[row.relation])
+        with Interpreter(PYTHON, f"{TARGETS}:{row.target}") as interpreter:
+            found = audit_object(
+                None,
+                claim,
+                pairs(row),
+                fits=row.fits,
+                confidence=CONFIDENCE,
+                look=interpreter.look,
+                store=file_of(row).with_suffix(".fits"),
+                say=lambda line: print(line, file=sys.stderr),
+            )
+            found.versions.update(interpreter.versions())
+        found.save(file_of(row))
+        file_of(row).with_suffix(".fits").unlink()
+        print(row.library, row.call, found, sep="\n", flush=True)
+    table = pd.DataFrame([_summary(row, Certificate.load(file_of(row))) for row in ROWS])
+    table.to_csv(ROOT / "results" / "audit-libraries.csv", index=False, lineterminator="\n")
+
+
+def _summary(row: Row, found: Certificate) -> dict:
+    """A row of the table: the finding that proves most."""
+    best = max(found.findings, key=lambda finding: finding.epsilon, default=None)
+    disclosed = any(note.startswith("Disclosed") for note in found.notes)
+    return {
+        "library": row.library,
+        "call": row.call,
+        "relation": row.relation,
+        "claimed": round(row.epsilon, 3),
+        "delta": row.delta,
+        "differs in": pairs(row)[0].told,
+        "event": "" if best is None else str(best.event),
+        "hits": 0 if best is None else best.hits,
+        "hits on the neighbour": 0 if best is None else best.neighbour_hits,
+        "fits": 0 if best is None else best.trials,
+        "epsilon at least": 0.0 if best is None else round(best.epsilon, 3),
+        "verdict": ("disclosed by a warning" if disclosed else "hidden") if found.refuted else "not refuted",
+        "seconds": round(found.seconds, 1),
+        "target": row.target,
+        "certificate": file_of(row).name,
+    }
+
+
+OWN = {
+    "PrivateMomentClassifier": lambda epsilon, relation: PrivateMomentClassifier(epsilon, 1e-6, neighbouring=relation),
+    "PrivateLogisticRegression": lambda epsilon, relation: PrivateLogisticRegression(epsilon, neighbouring=relation),
+}
+
+
+def own() -> None:
+    """Judged audits of the package's own classifiers, at three budgets and under both relations."""
+    rows = []
+    for name, build in OWN.items():
+        for epsilon in (0.1, 1.0, 5.0):
+            for relation, neighbouring in RELATIONS.items():
+                model = build(epsilon, neighbouring)
+                delta = getattr(model, "delta", 0.0)
+                fits = min(fits_needed(epsilon, delta, CONFIDENCE), 20_000)
+                started = time.perf_counter()
+                found = audit_object(
+                    model,
+                    Guarantee(epsilon, delta, neighbouring),
+                    fits=fits,
+                    confidence=CONFIDENCE,
+                    say=lambda line: print(line, file=sys.stderr),
+                )
+                rows.append(
+                    {
+                        "method": name,
+                        "relation": relation,
+                        "claimed": epsilon,
+                        "delta": delta,
+                        "judged fits": fits,
+                        "enough": fits >= fits_needed(epsilon, delta, CONFIDENCE),
+                        "epsilon at least": round(found.shown, 3),
+                        "event": str(found.findings[-1].event),
+                        "refuted": bool(found.refuted),
+                        "fits": found.fits,
+                        "seconds": round(time.perf_counter() - started, 1),
+                    }
+                )
+                print(rows[-1], flush=True)
+                pd.DataFrame(rows).to_csv(ROOT / "results" / "audit-own.csv", index=False, lineterminator="\n")
+
+
+def replay() -> int:
+    """All certificates of libraries again; how many are not confirmed."""
+    missed = 0
+    for row in ROWS:
+        old = Certificate.load(file_of(row))
+        if not old.findings:
+            continue
+        with Interpreter(PYTHON, f"{TARGETS}:{row.target}", clock=old.clock) as interpreter:
+            new = replay_certificate(old, None, look=interpreter.look)
+        missed += bool(old.refuted) != bool(new.refuted)
+        print(f"{row.library}, {row.call}: at least {old.shown:.2f}, again {new.shown:.2f}", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("libraries", "own", "replay"))
+    sys.exit({"libraries": libraries, "own": own, "replay": replay}[parser.parse_args().what]())
