@@ -11,7 +11,15 @@ import numpy as np
 LOW, HIGH = -1.0, 1.0
 
 
+def _new_accountant():
+    """As in a new process: diffprivlib's accountant keeps every fit, and each takes longer than the one before."""
+    from diffprivlib import BudgetAccountant
+
+    BudgetAccountant().set_default()
+
+
 def gaussian_nb():
+    _new_accountant()
     from diffprivlib.models import GaussianNB
 
     return GaussianNB(epsilon=1.0, bounds=(LOW, HIGH))
@@ -19,6 +27,7 @@ def gaussian_nb():
 
 def gaussian_nb_far(X, y):
     """The sums that whoever gets the model computes from its means and counts."""
+    _new_accountant()
     from diffprivlib.models import GaussianNB
 
     model = GaussianNB(epsilon=1.0, bounds=(305, 315)).fit(X, y)
@@ -26,12 +35,14 @@ def gaussian_nb_far(X, y):
 
 
 def logistic_regression():
+    _new_accountant()
     from diffprivlib.models import LogisticRegression
 
     return LogisticRegression(epsilon=1.0, data_norm=10.0)
 
 
 def logistic_regression_norm():
+    _new_accountant()
     from diffprivlib.models import LogisticRegression
 
     return LogisticRegression(epsilon=1.0, data_norm=100.0, fit_intercept=False)
@@ -39,12 +50,14 @@ def logistic_regression_norm():
 
 def linear_regression(X, y):
     """The label is the number that is predicted; bounds and no intercept as its documentation allows."""
+    _new_accountant()
     from diffprivlib.models import LinearRegression
 
     return LinearRegression(epsilon=1.0, bounds_X=(0, 100), bounds_y=(0, 2), fit_intercept=False).fit(X, y)
 
 
 def forest():
+    _new_accountant()
     from diffprivlib.models import RandomForestClassifier
 
     return RandomForestClassifier(n_estimators=10, epsilon=1.0, bounds=(LOW, HIGH), classes=[0, 1], max_depth=3)
@@ -56,6 +69,7 @@ FIVE = np.array([[-0.5], [-0.25], [0.0], [0.25], [0.5]]), np.array([0, 0, 0, 0, 
 
 def forest_redrawn(X, y):
     """A forest of one tree, and what whoever gets it finds out: is it the tree that its own seed gives on `FIVE`?"""
+    _new_accountant()
     from diffprivlib.models import RandomForestClassifier
     from sklearn.base import clone
 
@@ -68,6 +82,7 @@ def forest_redrawn(X, y):
 
 
 def standard_scaler(X, y):
+    _new_accountant()
     from diffprivlib.models import StandardScaler
 
     return StandardScaler(epsilon=1.0, bounds=(LOW, HIGH)).fit(X)

@@ -11,6 +11,7 @@ There it answers one request after the other on its standard input and output (`
 
 import contextlib
 import copy
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -384,6 +385,7 @@ def serve(target: str) -> None:
         answer(observe(release, *map(_table, (X, y, probes)), clock=clock))
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Of Python, and of the installed packages that a fit most often depends on."""
     found = {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]}

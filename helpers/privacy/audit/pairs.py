@@ -69,15 +69,15 @@ def rare_class_pairs(
     def records(rows: ArrayLike, y: Sequence[int]) -> Records:
         return middle + half * np.asarray(rows, dtype=float), np.asarray(y, dtype=int)
 
-    def pair(name, told, y, record, label, instead=-first, other=0, place=None, outside=False):
+    def pair(name, told, y, record, label, instead=-first, other=0, place=None, outside=False, rest=inside):
         """The rows y of the rest, one record with its label among them, and what replace-one has in its place."""
         place = len(y) if place is None else place
 
         def among(row, label):
-            return records(np.insert(inside[: len(y)], place, row, axis=0), np.insert(y, place, label))
+            return records(np.insert(rest[: len(y)], place, row, axis=0), np.insert(y, place, label))
 
-        rest = records(inside[: len(y)], y) if neighbouring is ADD_REMOVE else among(instead, other)
-        return Pair(name, told, among(record, label), rest, outside)
+        without = records(rest[: len(y)], y) if neighbouring is ADD_REMOVE else among(instead, other)
+        return Pair(name, told, among(record, label), without, outside)
 
     missing = np.where(first > 0, np.nan, 0.0)
     found = [
@@ -87,6 +87,8 @@ def rare_class_pairs(
         pair("beyond the bound", "a rare record at ten times the public bound", labels[:39], 10 * first, 1),
         pair("missing cell", "a record with a cell that is no number", labels[:39], missing, 1, outside=True),
         pair("twin", "a second record like one that is there", labels[:39], inside[0], 1, inside[1], 0),
+        # Sums of zeros, and of one number: the finest bits of small floats tell them apart, where noise has any.
+        pair("alone", "the only row that is not zero", labels[:39], first, 1, 0 * first, 0, rest=0 * inside),
         pair("in front", "a rare record before all others", labels[:39], first, 1, place=0),
     ]
     if neighbouring is ADD_REMOVE:
