@@ -21,15 +21,14 @@ from helpers.privacy import (
     randomness,
 )
 from helpers.privacy.audit import (
-    _bound,
-    _clopper_pearson,
-    _independence,
     audit_estimator,
     audit_mechanism,
     epsilon_lower_bound,
     neighbouring_data,
     released,
 )
+from helpers.privacy.audit.bounds import _clopper_pearson
+from helpers.privacy.audit.estimators import _bound, _independence
 
 
 def miss_probability(p, q, trials, truth, *, delta=0.0, confidence=0.9):

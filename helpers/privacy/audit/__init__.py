@@ -2,18 +2,17 @@
 
 `audit_object` looks at all that a fit shows (`observation`) on pairs of neighbouring tables (`pairs`), finds what tells
 the two apart, and judges it on fresh fits. `audit_one_run` needs a single training. `replay` follows one run release by
-release. What counts of events prove about epsilon is in `bounds`.
+release. What counts of events prove about epsilon is in `bounds`; `audit_estimator` asks whether noise is fresh and has
+its law.
 """
 
 from helpers.privacy.audit.bounds import (
     Audit,
-    audit_estimator,
     audit_mechanism,
     epsilon_lower_bound,
     gaussian_lower_bound,
-    neighbouring_data,
-    released,
 )
+from helpers.privacy.audit.estimators import audit_estimator, neighbouring_data, released
 from helpers.privacy.audit.interpreter import Interpreter
 from helpers.privacy.audit.objects import Certificate, audit_object, fits_needed, replay_certificate
 from helpers.privacy.audit.one_run import audit_one_run, one_run_epsilon

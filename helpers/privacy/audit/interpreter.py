@@ -36,7 +36,7 @@ class Interpreter:
         # One thread, so that CPU time is that of the fit, and many small fits do not wait for each other.
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         try:
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 [str(python), "-c", _SERVE, observation.__file__, target],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -45,6 +45,9 @@ class Interpreter:
             )
         except OSError as error:
             raise ValueError(f"python must be an interpreter, got {str(python)!r}: {error.strerror}") from None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self.questions, self.answers = process, process.stdin, process.stdout
         try:
             refused = self._answer()
         except EOFError:
@@ -73,8 +76,8 @@ class Interpreter:
     def _asked(self, question: Any) -> Any:
         content = pickle.dumps(question, protocol=4)
         try:
-            self.process.stdin.write(struct.pack("<Q", len(content)) + content)
-            self.process.stdin.flush()
+            self.questions.write(struct.pack("<Q", len(content)) + content)
+            self.questions.flush()
             return self._answer()
         except (BrokenPipeError, EOFError):
             raise ValueError(
@@ -82,15 +85,15 @@ class Interpreter:
             ) from None
 
     def _answer(self) -> Any:
-        size = self.process.stdout.read(8)
+        size = self.answers.read(8)
         if len(size) < 8:
             raise EOFError
-        return pickle.loads(self.process.stdout.read(*struct.unpack("<Q", size)))
+        return pickle.loads(self.answers.read(*struct.unpack("<Q", size)))
 
     def close(self) -> None:
         """End the process."""
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.questions.close()
+        self.answers.close()
         self.process.kill()
         self.process.wait()
 

@@ -30,7 +30,11 @@ from helpers.validation import check_integer, check_real
 
 FIRST_LOOKS = 6  # fits on each table that suspicions come from
 _MOST_SUSPECTS = 4  # of one pair
-_LEARNT_FROM = 100  # fits on each table of a pair, at most, that events are learned and chosen from
+# Fits on each table of a pair that events are learned and chosen from: as many, or a quarter of the judged ones.
+_LEARNT_FROM = 100
+# Events are chosen by bounds of this confidence. A few hits in a tail, whose ratio is large by chance, show nothing
+# then, while an event of a tenth of the fits can still be chosen.
+_CHOOSING = 0.8
 _MOST_FITS = 1_000_000
 _COLUMNS = 48  # numbers that a discriminant uses
 _SAME = 1 - 1e-9  # correlation of a released number with one that a stored seed gives
@@ -65,7 +69,7 @@ class Event:
         """Whether it happened."""
         if self.value is not None:
             return features.get(self.names[0], _ABSENT) == self.value
-        return self.score(features) >= self.threshold
+        return self.score(features) >= (0.0 if self.threshold is None else self.threshold)
 
     def score(self, features: Features) -> float:
         """The number that is compared with the threshold; a feature that is no number counts as its centre."""
@@ -393,7 +397,7 @@ def audit_object(
     key = f"{claim} {fits} {confidence} {clock} {[pair.name for pair in pairs]}"
     made, started = _Fits(look, store, key, say), time.monotonic()
     if fits:
-        before = 2 * len(pairs) * (FIRST_LOOKS + min(fits, _LEARNT_FROM))
+        before = 2 * len(pairs) * (FIRST_LOOKS + _learning(fits))
         say(f"plan: {before + 2 * fits} fits, {2 * fits} of them judged. {_power(claim, fits, _half(confidence))}")
     # Half of the error is for what needs no noise to be told, half for what is learned.
     looks = {pair.name: made.both("look", pair, FIRST_LOOKS) for pair in pairs}
@@ -469,7 +473,9 @@ def _certain(claim, pairs, looks, made, confidence) -> list[Finding]:
                 "judge", pair, n, lambda features, events=events: [event(features) for event in events]
             )
             counts = zip(events, *(np.sum(side, axis=0).tolist() for side in happened), strict=True)
-            findings += [_finding(claim, pair, *one, n, each) for one in counts]
+            findings += [
+                _finding(claim, pair, event, hits, neighbour_hits, n, each) for event, hits, neighbour_hits in counts
+            ]
     return findings
 
 
@@ -509,16 +515,22 @@ def _learned(claim, pairs, made, fits, confidence) -> Finding:
     """The event that tells the tables of a pair apart best on fits to learn from, judged on fresh ones."""
     best: tuple = (-1.0, None, None)
     for pair in pairs:
-        here, there = made.both("learn", pair, min(fits, _LEARNT_FROM))
+        here, there = made.both("learn", pair, _learning(fits))
         half = len(here) // 2
         for event in _candidates(here[:half], there[:half]):
             scores = [np.array([event.score(fit) for fit in side[half:]]) for side in (here, there)]
-            shown, threshold = best_threshold(*scores, claim.delta, confidence)
+            shown, threshold = best_threshold(scores[0], scores[1], claim.delta, _CHOOSING)
             if shown > best[0]:
                 best = (shown, pair, Event(**asdict(event) | {"threshold": threshold}))
+        for side in (0, 1):
+            del made.kept["learn", pair.name, side]  # there may be thousands
     _, pair, event = best
     sides = made.both("prove", pair, fits, event)
     return _finding(claim, pair, event, sum(sides[0]), sum(sides[1]), fits, confidence)
+
+
+def _learning(fits: int) -> int:
+    return min(fits, max(_LEARNT_FROM, fits // 4))
 
 
 def _candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:

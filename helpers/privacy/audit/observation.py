@@ -308,11 +308,12 @@ def load(target: str) -> Callable[[Any, Any], Any]:
     if path.suffix != ".py" or not path.is_file():
         raise ValueError(f"target must be FILE.py or FILE.py:NAME, got {target!r}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
     except Exception as error:
         raise ValueError(f"{path.name} must be importable, got {type(error).__name__}: {error}") from None
     name = name or "build"

@@ -1,6 +1,5 @@
 """Pairs of neighbouring public tables on which leaks about rare records show, for `audit_object`."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def rare_class_pairs(
     labels = (np.arange(100) % 8 == 0).astype(int)  # an eighth is rare
     common = np.zeros(39, int)
 
-    def records(rows: ArrayLike, y: Sequence[int]) -> Records:
+    def records(rows: ArrayLike, y: ArrayLike) -> Records:
         return middle + half * np.asarray(rows, dtype=float), np.asarray(y, dtype=int)
 
     def pair(name, told, y, record, label, instead=-first, other=0, place=None, outside=False, rest=inside):
@@ -149,8 +148,9 @@ def _cells(schema: Any, n: int, kind: str) -> pd.DataFrame:
     table = {}
     for column in schema.columns:
         if column.is_ordered:
-            share = {"inside": rng.uniform(0.4, 0.6, n), "low": 0.0, "high": 1.0, "beyond": 11.0}.get(kind)
-            numbers = column.low + (column.high - column.low) * np.broadcast_to(np.nan if share is None else share, n)
+            share = {"low": 0.0, "high": 1.0, "beyond": 11.0}.get(kind, np.nan)
+            shares = rng.uniform(0.4, 0.6, n) if kind == "inside" else np.full(n, share)
+            numbers = column.low + (column.high - column.low) * shares
             whole = np.round(numbers) if column.kind != "real" else numbers
             days = column.kind == "date"
             table[column.name] = [

@@ -116,7 +116,7 @@ def replay(build: Any, pair: Pair, noise: Mapping[str, Noise]) -> Divergence | N
         try:
             for name, (owner, key, original) in owners.items():
                 setattr(owner, key, wrapped(name, original))
-            return observe(release, *records, records[0][:4])
+            return observe(release, records[0], records[1], records[0][:4])
         finally:
             for owner, key, original in owners.values():
                 setattr(owner, key, original)
