@@ -114,7 +114,7 @@ ROWS = (
         1e-5,
         "add/remove",
         "first of its class",
-        600,
+        3000,
     ),
     Row(
         "Opacus",
@@ -124,7 +124,7 @@ ROWS = (
         1e-5,
         "add/remove",
         "first of its class",
-        600,
+        3000,
     ),
     Row(
         "Opacus",
@@ -207,6 +207,10 @@ def _summary(row: Row, found: Certificate) -> dict:
         "hits on the neighbour": 0 if best is None else best.neighbour_hits,
         "fits": 0 if best is None else best.trials,
         "epsilon at least": 0.0 if best is None else round(best.epsilon, 3),
+        "without statistics": any(
+            one.epsilon > row.epsilon and one.event.value is not None and one.event.threshold is None
+            for one in found.findings
+        ),
         "verdict": ("disclosed by a warning" if disclosed else "hidden") if found.refuted else "not refuted",
         "seconds": round(found.seconds, 1),
         "target": row.target,
@@ -217,7 +221,7 @@ def _summary(row: Row, found: Certificate) -> dict:
 # How each is built for a budget, a relation and 40 records; and at most so many judged fits.
 OWN = {
     "PrivateMomentClassifier": (lambda b: erm.PrivateMomentClassifier(b.epsilon, 1e-6, neighbouring=b.relation), 6000),
-    "PrivateLogisticRegression": (lambda b: meta.PrivateLogisticRegression(b.epsilon, neighbouring=b.relation), 6000),
+    "PrivateLogisticRegression": (lambda b: meta.PrivateLogisticRegression(b.epsilon, neighbouring=b.relation), 12_000),
     "OutputPerturbationClassifier": (lambda b: erm.OutputPerturbationClassifier(b.epsilon, 0.1, **b.public), 600),
     "ObjectivePerturbationClassifier": (lambda b: erm.ObjectivePerturbationClassifier(b.epsilon, **b.public), 600),
     "DPGradientDescentClassifier": (lambda b: erm.DPGradientDescentClassifier(b.epsilon, 1e-6, **b.public), 600),
@@ -254,7 +258,9 @@ def own() -> None:
                     continue
                 delta = getattr(model, "delta", 0.0)
                 try:
-                    needed = fits_needed(epsilon, delta, CONFIDENCE)
+                    needed = fits_needed(
+                        epsilon, delta, 1 - (1 - CONFIDENCE) / 2
+                    )  # the other half is for what needs no noise
                 except ValueError:  # more than anybody makes
                     needed = 10**6
                 started = time.perf_counter()

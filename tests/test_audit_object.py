@@ -92,15 +92,14 @@ def test_false_alarms_are_as_rare_as_the_confidence_says():
 
 
 def test_a_mechanism_that_loses_twice_its_claim_is_refuted_at_the_planned_size():
-    """In most of 30 audits: the planned number of fits gives about even odds at the expected counts, or better."""
+    """In 8 of 10 audits, less what is lost because the event has to be learned: 18 of 30 are enough here."""
     rng = np.random.default_rng(6)
 
     def look(X, y, probes):
         return {"sum": y[-1] + rng.laplace(scale=0.5)}
 
-    fits = 2 * fits_needed(1.0)
-    hits = sum(bool(audit_object(None, CLAIM, [PAIRS["label"]], fits=fits, look=look).refuted) for _ in range(30))
-    assert hits >= 15
+    hits = sum(bool(audit_object(None, CLAIM, [PAIRS["label"]], fits=None, look=look).refuted) for _ in range(30))
+    assert hits >= 18
 
 
 # What is seen

@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from helpers import paths
 from helpers.erm import ERMClassifier, OutputPerturbationClassifier
 from helpers.privacy import REPLACE_ONE, SEED_SECRET, Guarantee, PrivateMixin
-from helpers.privacy.audit import audit_estimator, neighbouring_data, released
+from helpers.privacy.audit import audit_estimator, audit_object, neighbouring_data, rare_class_pairs, released
 
 SEED = 918_273_645
 SOURCES = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, np.random.SeedSequence)
@@ -486,6 +486,20 @@ def test_the_audit_refutes_nothing(cls):
     audit = audit_estimator(inventory.build(cls), *pair, n_runs=64, n_seeds=24, confidence=0.99999)
     assert audit.refuted(1e-6) == ()
     assert audit.epsilon < audit.claimed.epsilon
+
+
+@pytest.mark.parametrize(
+    "cls", [cls for cls in inventory.private() if honest(cls) and not hasattr(cls, "fit_resample")]
+)
+def test_nothing_that_a_fit_shows_tells_two_tables_apart_without_noise(cls):
+    """All that leaves a fit, on pairs of tables for rare classes; `audit_object` says what that is."""
+    model = inventory.build(cls)
+    guarantee = fitted(cls).guarantee_
+    pairs = rare_class_pairs(guarantee.neighbouring, n_features=inventory.n_features(cls))
+    chosen = [pair for pair in pairs if pair.name in ("first of its class", "beyond the bound", "twin", "order")]
+    found = audit_object(model, guarantee, chosen)
+    assert found.refuted == (), str(found)
+    assert not [note for note in found.notes if "Kept in the fitted object" in note]
 
 
 def test_the_audit_recovers_the_noise_of_output_perturbation():

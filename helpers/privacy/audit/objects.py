@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from helpers.privacy.audit.bounds import best_threshold, gaussian_lower_bound, lower_bound
@@ -30,8 +31,8 @@ from helpers.validation import check_integer, check_real
 
 FIRST_LOOKS = 6  # fits on each table that suspicions come from
 _MOST_SUSPECTS = 4  # of one pair
-# Fits on each table of a pair that events are learned and chosen from: as many, or a quarter of the judged ones.
-_LEARNT_FROM = 100
+# Fits on each table of a pair that events are learned and chosen from: a quarter of the judged ones, but
+_LEARNT_FROM, _MOST_LEARNT = 100, 1000
 # Events are chosen by bounds of this confidence. A few hits in a tail, whose ratio is large by chance, show nothing
 # then, while an event of a tenth of the fits can still be chosen.
 _CHOOSING = 0.8
@@ -232,17 +233,18 @@ def _records(content):
 
 
 def fits_needed(epsilon: float, delta: float = 0.0, confidence: float = 0.999) -> int:
-    """Fits on each table after which an event that a mechanism of twice this epsilon allows refutes it.
+    """Fits on each table with which an event of a mechanism of twice this epsilon refutes it, in 8 of 10 audits.
 
-    The event has probability 1/2 on one table, and on the other the least that (2 epsilon, delta) allows.
+    The event has probability 1/2 on one table, and on the other the least that (2 epsilon, delta) allows. Either count
+    may be as bad as in one audit of ten.
 
     >>> fits_needed(1.0), fits_needed(0.1)
-    (230, 5870)
+    (418, 10996)
     """
     other = max((0.5 - delta) * math.exp(-2 * epsilon), 0.0)
 
     def is_enough(n):
-        return lower_bound(n // 2, n, math.floor(other * n), n, delta, confidence) > epsilon
+        return lower_bound(binom.ppf(0.1, n, 0.5), n, binom.ppf(0.9, n, other), n, delta, confidence) > epsilon
 
     n = 8
     while not is_enough(n):
@@ -530,7 +532,7 @@ def _learned(claim, pairs, made, fits, confidence) -> Finding:
 
 
 def _learning(fits: int) -> int:
-    return min(fits, max(_LEARNT_FROM, fits // 4))
+    return min(fits, max(_LEARNT_FROM, min(fits // 4, _MOST_LEARNT)))
 
 
 def _candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:
