@@ -221,7 +221,7 @@ def _summary(row: Row, found: Certificate) -> dict:
 # How each is built for a budget, a relation and 40 records; and at most so many judged fits.
 OWN = {
     "PrivateMomentClassifier": (lambda b: erm.PrivateMomentClassifier(b.epsilon, 1e-6, neighbouring=b.relation), 6000),
-    "PrivateLogisticRegression": (lambda b: meta.PrivateLogisticRegression(b.epsilon, **b.public), 12_000),
+    "PrivateLogisticRegression": (lambda b: meta.PrivateLogisticRegression(b.epsilon, **b.public), 3000),
     "OutputPerturbationClassifier": (lambda b: erm.OutputPerturbationClassifier(b.epsilon, 0.1, **b.public), 600),
     "ObjectivePerturbationClassifier": (lambda b: erm.ObjectivePerturbationClassifier(b.epsilon, **b.public), 600),
     "DPGradientDescentClassifier": (lambda b: erm.DPGradientDescentClassifier(b.epsilon, 1e-6, **b.public), 600),

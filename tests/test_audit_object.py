@@ -72,6 +72,23 @@ def test_a_clock_is_read_on_request():
     assert found.findings[-1].event.names == ("CPU seconds",)
 
 
+def test_a_seed_of_public_randomness_is_no_leak():
+    """Directions drawn at random and a noisy sum along them; the seed gives the directions again, not the noise."""
+
+    def release(X, y):
+        seed = int(np.random.default_rng().integers(2**31))
+        directions = np.random.default_rng(seed).normal(size=4)
+        return {
+            "seed": seed,
+            "directions": directions,
+            "sum": round(y.sum() + np.random.default_rng().laplace(scale=8), 4),
+        }
+
+    found = audit_object(release, CLAIM)
+    assert found.refuted == ()
+    assert "Kept in the fitted object, and another in every fit: seed" in found.notes[0]
+
+
 @pytest.mark.parametrize("honest", [planted_leaks.Honest, planted_leaks.Unpicklable], ids=lambda one: one.__name__)
 def test_nothing_is_found_where_there_is_no_leak(honest):
     found = audit_object(honest, CLAIM)

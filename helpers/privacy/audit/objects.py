@@ -39,6 +39,7 @@ _CHOOSING = 0.8
 _MOST_FITS = 1_000_000
 _COLUMNS = 48  # numbers that a discriminant uses
 _SAME = 1 - 1e-9  # correlation of a released number with one that a stored seed gives
+_MOVED = 1e-3  # how far it has to move from the line that it is on, in its standard deviations
 _ABSENT = "absent"
 
 
@@ -587,25 +588,39 @@ def _power(claim: Guarantee, fits: int, confidence: float) -> str:
 
 
 def _seeds(pair: Pair, made: _Fits) -> tuple[list[str], list[str]]:
-    """Sentences on noise that a stored seed gives back, and on seeds that vary from fit to fit."""
-    fits, _ = made.both("look", pair, 2 * FIRST_LOOKS)
+    """Sentences on noise that a stored seed gives back, and on seeds that vary from fit to fit.
+
+    A number that is a straight line of one that the seed gives, in all fits, is noise and something exact. That is a
+    leak if the line is another one on the other table; if not, it is public randomness, such as random features.
+    """
+    sides = made.both("look", pair, 2 * FIRST_LOOKS)
+    fits = [fit for side in sides for fit in side]
     names = [name for name in fits[0] if all(isinstance(fit.get(name), float) for fit in fits)]
-    table = np.array([[fit[name] for name in names] for fit in fits]).reshape(len(fits), -1)
-    varies = np.array([len(set(column)) == len(fits) for column in table.T], dtype=bool)
-    names, table = [name for name, keep in zip(names, varies, strict=True) if keep], table[:, varies]
+    here, there = (np.array([[fit[name] for name in names] for fit in side]) for side in sides)
+    varies = np.array([len(set(column)) == len(here) for column in here.T], dtype=bool)
+    names, here, there = (
+        [name for name, keep in zip(names, varies, strict=True) if keep],
+        here[:, varies],
+        there[:, varies],
+    )
     again = np.array([name.startswith(AGAIN) for name in names], dtype=bool)
     shown, drawn = (np.array(names)[which] for which in (~again, again))
     refuted, notes = [], []
     if len(shown) and len(drawn):
-        z = (table - table.mean(axis=0)) / table.std(axis=0)
-        same = np.argwhere(np.abs(z[:, ~again].T @ z[:, again]) / len(fits) > _SAME)
-        for i, j in same[:1]:
-            source = drawn[j].removeprefix(AGAIN)
-            refuted.append(
-                f"the noise of {shown[i]} can be subtracted: {source} gives it again, which the fitted object keeps "
-                f"(in each of {len(fits)} fits)"
+        z = (here - here.mean(axis=0)) / here.std(axis=0)
+        for i, j in np.argwhere(np.abs(z[:, ~again].T @ z[:, again]) / len(here) > _SAME):
+            number, seeded = (
+                np.concatenate([side[:, which][:, k] for side in (here, there)])
+                for which, k in ((~again, i), (again, j))
             )
-        if not len(same):
+            line = np.polyfit(seeded[: len(here)], number[: len(here)], 1)
+            if np.abs(np.polyval(line, seeded) - number)[len(here) :].min() > _MOVED * number.std():
+                refuted.append(
+                    f"the noise of {shown[i]} can be subtracted: {drawn[j].removeprefix(AGAIN)} gives it again, which "
+                    f"the fitted object keeps (in each of {len(here)} fits)"
+                )
+                break
+        else:
             kept = dict.fromkeys(name.removeprefix(AGAIN).split(" (")[0] for name in drawn)
             notes.append(
                 f"Kept in the fitted object, and another in every fit: {', '.join(list(kept)[:5])}. Whoever gets the "
