@@ -9,6 +9,7 @@ prints, in errors too, is public or has been released with noise; `schema` speak
 
 import argparse
 import fcntl
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -455,6 +456,7 @@ def _audit(options) -> int:
                     clock=options.clock,
                     look=interpreter.look,
                     store=store,
+                    about=_digest(options.target),
                     say=lambda line: print(line, file=sys.stderr, flush=True),
                 )
                 found.versions.update(interpreter.versions())
@@ -464,6 +466,11 @@ def _audit(options) -> int:
         found.save(out)
     print(found)
     return FAILED if found.refuted else 0
+
+
+def _digest(target: str) -> str:
+    """Name and content of what `dpbook audit` fits."""
+    return target + hashlib.sha256(Path(target.partition(".py")[0] + ".py").read_bytes()).hexdigest()
 
 
 def _relation(name: str):

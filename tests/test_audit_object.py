@@ -72,6 +72,56 @@ def test_a_clock_is_read_on_request():
     assert found.findings[-1].event.names == ("CPU seconds",)
 
 
+def test_an_object_with_a_generator_of_its_own_has_new_noise_in_every_fit():
+    class Owner:
+        def __init__(self):
+            self.rng = np.random.default_rng()
+
+        def fit(self, X, y):
+            self.sum_ = round(np.clip(np.nan_to_num(X[:, 0]), -1, 1).sum() + self.rng.laplace(scale=2), 4)
+            del self.rng
+
+    assert audit_object(Owner(), CLAIM).refuted == ()
+
+
+def test_what_changes_with_every_fit_is_not_taken_for_the_table():
+    fits = []
+
+    def release(X, y):
+        fits.append(0)
+        return len(fits) % 2
+
+    assert audit_object(release, CLAIM).refuted == ()
+
+
+def test_an_exact_value_on_one_side_alone_is_found():
+    """No rare record gives an exact 0, one gives a noisy number."""
+
+    def release(X, y):
+        return np.random.default_rng().normal() if (y == 1).any() else 0.0
+
+    found = audit_object(release, CLAIM)
+    assert found.findings[0].event.value == 0.0
+    assert found.refuted
+
+
+def test_one_leak_among_many_coins_is_found():
+    """Six looks make hundreds of suspects of 20,000 coins; twelve leave few."""
+
+    def release(X, y):
+        coins = np.random.default_rng().integers(2, size=1500).astype(float)
+        coins[700] = y[-1]
+        return coins
+
+    assert audit_object(release, CLAIM, [PAIRS["label"]]).refuted
+
+
+def test_a_certificate_of_a_seed_can_be_repeated(tmp_path):
+    audit_object(planted_leaks.StoredSeed, CLAIM).save(tmp_path / "one.json")
+    again = replay_certificate(Certificate.load(tmp_path / "one.json"), planted_leaks.StoredSeed)
+    assert again.seeds
+
+
 def test_a_seed_of_public_randomness_is_no_leak():
     """Directions drawn at random and a noisy sum along them; the seed gives the directions again, not the noise."""
 
@@ -272,6 +322,8 @@ def test_an_interrupted_audit_goes_on(tmp_path):
     assert len(made) == 50 + found.fits
     assert found.fits < len(made) - 40
     with pytest.raises(ValueError, match="left by the same audit"):
+        audit_object(None, CLAIM, look=look, store=store, about="something else")
+    with pytest.raises(ValueError, match="left by the same audit"):
         audit_object(None, Guarantee(2.0, 0.0, REPLACE_ONE), look=look, store=store)
 
 
@@ -291,8 +343,13 @@ def test_refusals():
         audit_object(lambda X, y: X + None, CLAIM)
     with pytest.raises(ValueError, match="epsilon must be one that"):
         audit_object(planted_leaks.Classes, Guarantee(40.0, 0.0, REPLACE_ONE))
-    with pytest.raises(ValueError, match="fits must be"):
-        audit_object(planted_leaks.Honest, CLAIM, fits=-1)
+    for fits in (-1, 3):
+        with pytest.raises(ValueError, match="fits must be"):
+            audit_object(planted_leaks.Honest, CLAIM, fits=fits)
+    with pytest.raises(ValueError, match="pairs must have different names"):
+        audit_object(planted_leaks.Honest, CLAIM, [PAIRS["label"], PAIRS["label"]])
+    with pytest.raises(ValueError, match="pairs must have one whose records build takes"):
+        audit_object(OutputPerturbationClassifier(1.0, 0.1), CLAIM, [PAIRS["missing cell"]])
 
 
 def test_no_power_is_said():

@@ -6,6 +6,7 @@ events are learned from half of the first fits, chosen on the other half and jud
 hold with the stated confidence.
 """
 
+import hashlib
 import json
 import math
 import pickle
@@ -262,9 +263,9 @@ def fits_needed(epsilon: float, delta: float = 0.0, confidence: float = 0.999) -
 
 
 def _certain_fits(epsilon: float, delta: float, confidence: float) -> int:
-    """Fits on each table after which an event of all of one and none of the other refutes epsilon."""
-    n = 1
-    while lower_bound(n, n, 0, n, delta, confidence) <= epsilon:
+    """Fits on each table after which an event of all but one of one and none of the other refutes epsilon."""
+    n = 2
+    while lower_bound(n - 1, n, 0, n, delta, confidence) <= epsilon:
         n += 1 + n // 20
         if n > _MOST_FITS:
             raise ValueError(
@@ -281,6 +282,7 @@ class _Fits:
     ):
         self.look, self.say, self.made = look, say, 0
         self.kept: dict = defaultdict(list)
+        self.coin = np.random.default_rng()
         self.file = None
         if store is not None:
             entries = self._read(store, key)
@@ -318,7 +320,9 @@ class _Fits:
         probes = pair.data[0][-4:]
         last = time.monotonic()
         for i in range(n):
-            for place, records in zip(places, (pair.data, pair.neighbour), strict=True):
+            # In an order of chance: whatever changes with every fit must not look like the table.
+            turn = [*zip(places, (pair.data, pair.neighbour), strict=True)]
+            for place, records in turn if self.coin.random() < 0.5 else turn[::-1]:
                 if len(self.kept[place]) > i:
                     continue
                 found = seen(self.look(*records, probes))
@@ -343,6 +347,7 @@ def audit_object(
     clock: bool = False,
     look: Callable[[Any, Any, Any], Features] | None = None,
     store: Path | None = None,
+    about: str = "",
     say: Callable[[str], None] = lambda line: None,
 ) -> Certificate:
     """Test a privacy claim by everything that fits on neighbouring public tables show.
@@ -367,6 +372,8 @@ def audit_object(
         Makes a fit elsewhere, in another process, say.
     store : Path, optional
         File in which fits are kept, so that an interrupted audit goes on.
+    about : str
+        What is audited, so that a store of something else is refused; a digest of its source, say.
     say : callable
         Gets a line now and then.
 
@@ -394,10 +401,16 @@ def audit_object(
         raise ValueError(f"claim must be a Guarantee with a finite epsilon, got {claim!r}")
     check_real("confidence", confidence, low=0, high=1, inclusive="neither")
     fits = fits_needed(claim.epsilon, claim.delta, _half(confidence)) if fits is None else fits
-    check_integer("fits", fits, low=0, high=_MOST_FITS)
+    if fits:
+        check_integer("fits", fits, low=8, high=_MOST_FITS)
+    _certain_fits(claim.epsilon, claim.delta, _half(confidence))  # refuses a claim that is too large
     pairs = rare_class_pairs(claim.neighbouring) if pairs is None else list(pairs)
     look = partial(observe, as_release(build), clock=clock) if look is None else look
-    key = f"{claim} {fits} {confidence} {clock} {[pair.name for pair in pairs]}"
+    names = [pair.name for pair in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"pairs must have different names, got {', '.join(names)}")
+    content = pickle.dumps([(pair.name, *map(_listed, (pair.data, pair.neighbour))) for pair in pairs])
+    key = f"{about} {claim} {fits} {confidence} {clock} {hashlib.sha256(content).hexdigest()}"
     made, started = _Fits(look, store, key, say), time.monotonic()
     if fits:
         before = 2 * len(pairs) * (FIRST_LOOKS + _learning(fits))
@@ -406,7 +419,8 @@ def audit_object(
     looks = {pair.name: made.both("look", pair, FIRST_LOOKS) for pair in pairs}
     pairs, refusals = _accepted(pairs, looks)
     findings = _certain(claim, pairs, looks, made, _half(confidence))
-    seeds, notes = _seeds(pairs[0], made)
+    sound = [pair for pair in pairs if not any("exception" in fit for side in looks[pair.name] for fit in side)]
+    seeds, notes = _seeds(sound[0], made) if sound else ([], [])
     notes += refusals + _notes(claim, looks)
     power = "Only what needs no noise to be told was looked for."
     if fits:
@@ -415,7 +429,7 @@ def audit_object(
         quiet = [pair for pair in pairs if pair.name not in shown] or pairs
         findings.append(_learned(claim, quiet, made, fits, _half(confidence)))
         power = _power(claim, fits, _half(confidence))
-    judged = {finding.pair for finding in findings}
+    judged = {finding.pair for finding in findings} | ({sound[0].name} if seeds else set())
     return Certificate(
         claim.epsilon,
         claim.delta,
@@ -443,25 +457,32 @@ def _accepted(pairs: Sequence[Pair], looks) -> tuple[list[Pair], list[str]]:
     Raises
     ------
     ValueError
-        Every fit fails.
+        Every fit fails, or every pair is refused.
     """
     failures = {pair.name: [fit.get("exception") for side in looks[pair.name] for fit in side] for pair in pairs}
     if all(failure for pair in pairs for failure in failures[pair.name]):
         raise ValueError(f"build must fit the pairs' records, got {failures[pairs[0].name][0]}")
     accepted, refused = [], []
     for pair in pairs:
-        said = [str(failure).splitlines()[0] for failure in failures[pair.name] if failure]
-        if pair.outside and said:
-            refused.append(f"{pair.told} ({said[0][:90]})")
+        with_record, without = ([fit.get("exception") for fit in side] for side in looks[pair.name])
+        if pair.outside and all(with_record) and not any(without):
+            refused.append(f"{pair.told} ({str(with_record[0]).splitlines()[0][:90]})")
         else:
             accepted.append(pair)
     note = "The claim has to assume that there is none: whoever sees the error learns of it."
+    if not accepted:
+        raise ValueError(f"pairs must have one whose records build takes, got {', '.join(pair.name for pair in pairs)}")
     return accepted, [f"Refuses {' and '.join(refused)}. {note}"] if refused else []
 
 
 def _certain(claim, pairs, looks, made, confidence) -> list[Finding]:
     """What is always one value on one table and always another on its neighbour, on fresh fits."""
-    suspects = {pair.name: _suspects(*looks[pair.name]) for pair in pairs}
+    suspects: dict[str, list[Event]] = {pair.name: _suspects(*looks[pair.name]) for pair in pairs}
+    for pair in pairs:
+        if events := suspects[pair.name]:  # chance has made some of many, and most of these do not come again
+            again = made.both("look again", pair, FIRST_LOOKS)
+            told = {_part(event.names[0]): event for event in reversed(events) if _tells(event, *again)}
+            suspects[pair.name] = list(told.values())[::-1][:_MOST_SUSPECTS]
     n_events = sum(map(len, suspects.values()))
     if not n_events:
         return []
@@ -483,24 +504,24 @@ def _certain(claim, pairs, looks, made, confidence) -> list[Finding]:
 
 
 def _suspects(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:
-    """At most one event for each attribute, that happened in all fits on one side and in none on the other."""
-    found: dict[str, Event] = {}
-    failing = [sum("exception" in fit for fit in side) / len(side) for side in (here, there)]
-    if sorted(failing) == [0, 1]:  # all else follows
-        return [Event(("exception",), value=_ABSENT)]
+    """Events that happened in all fits on one side and in none on the other."""
+    failing = Event(("exception",), value=_ABSENT)
+    if _tells(failing, here, there):  # all else follows
+        return [failing]
+    found = []
     for name in dict.fromkeys(name for fit in (*here, *there) for name in fit):
         values = [{fit.get(name, _ABSENT) for fit in side} for side in (here, there)]
-        if any(value == {_ABSENT} for value in values):
-            event = Event((name,), value=_ABSENT)
-        elif all(len(value) == 1 for value in values):
-            event = Event((name,), value=next(iter(values[0])))
-        else:
-            continue
-        if {event(fit) for fit in here} | {event(fit) for fit in there} == {True, False} and all(
-            len({event(fit) for fit in side}) == 1 for side in (here, there)
-        ):
-            found.setdefault(_part(name), event)
-    return list(found.values())[:_MOST_SUSPECTS]
+        # A number that is there and one that is not are told apart by whether it is there.
+        constant: list = [_ABSENT] if {_ABSENT} in values else [next(iter(side)) for side in values if len(side) == 1]
+        if constant and _tells(event := Event((name,), value=constant[0]), here, there):
+            found.append(event)
+    return found
+
+
+def _tells(event: Event, here: Sequence[Features], there: Sequence[Features]) -> bool:
+    """Whether it happens in all fits on one side and in none on the other."""
+    sides = [[event(fit) for fit in side] for side in (here, there)]
+    return any(all(one) and not any(other) for one, other in (sides, sides[::-1]))
 
 
 def _part(name: str) -> str:
@@ -584,7 +605,10 @@ def _power(claim: Guarantee, fits: int, confidence: float) -> str:
             f"No power at this size: with {fits} judged fits on each table even a loss of twice the claim may pass; "
             f"{needed} would show it."
         )
-    return f"{fits} judged fits on each table show a loss of twice the claim, if it is in an event that was learned."
+    return (
+        f"{fits} judged fits on each table show, in 8 of 10 audits, an event that is e^(2 epsilon) times as likely on "
+        "one of them, if it was learned. A loss in the tails of Gaussian noise needs many more."
+    )
 
 
 def _seeds(pair: Pair, made: _Fits) -> tuple[list[str], list[str]]:
@@ -659,13 +683,17 @@ def replay_certificate(certificate: Certificate, build: Any, *, look=None) -> Ce
     Returns
     -------
     Certificate
-        With new counts; seeds and notes are left out.
+        With new counts; notes are left out.
     """
     look = partial(observe, as_release(build), clock=certificate.clock) if look is None else look
     made, started = _Fits(look, None, "", lambda line: None), time.monotonic()
     pairs, claim = {pair.name: pair for pair in certificate.pairs}, certificate
     each = 1 - (1 - certificate.confidence) / max(len(certificate.findings), 1)
     findings = []
+    # That of the seeds is the first one of the list on which they were seen.
+    seeds = (
+        next((told for pair in certificate.pairs if (told := _seeds(pair, made)[0])), []) if certificate.seeds else []
+    )
     for place, old in enumerate(certificate.findings):
         sides = made.both(f"again {place}", pairs[old.pair], old.trials, old.event)
         findings.append(_finding(claim, pairs[old.pair], old.event, sum(sides[0]), sum(sides[1]), old.trials, each))
@@ -674,7 +702,7 @@ def replay_certificate(certificate: Certificate, build: Any, *, look=None) -> Ce
         claim.delta,
         claim.relation,
         tuple(findings),
-        (),
+        tuple(seeds),
         (),
         certificate.pairs,
         certificate.confidence,

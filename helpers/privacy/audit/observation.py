@@ -337,7 +337,7 @@ def as_release(build: Any) -> Callable[[Any, Any], Any]:
         It is none of these.
     """
     if hasattr(build, "fit") and not inspect.isclass(build):
-        return lambda X, y: _fitted(copy.deepcopy(build), X, y)
+        return lambda X, y: _fitted(_afresh(build), X, y)
     if not callable(build):
         raise ValueError(f"build must be a class, a function or an object with fit, got {type(build).__name__}")
     try:
@@ -353,6 +353,17 @@ def as_release(build: Any) -> Callable[[Any, Any], Any]:
     if needed:
         raise ValueError(f"build must take no argument or X and y, got one that needs {len(needed)}")
     return lambda X, y: _fitted(build(), X, y)
+
+
+def _afresh(model: Any) -> Any:
+    """A copy of the object whose own generators are new ones, since copies of one would draw the same noise."""
+    model = copy.deepcopy(model)
+    for name, value in vars(model).items():
+        if isinstance(value, np.random.Generator):
+            setattr(model, name, np.random.default_rng())
+        elif isinstance(value, np.random.RandomState):
+            setattr(model, name, np.random.RandomState())
+    return model
 
 
 def _fitted(model: Any, X: Any, y: Any) -> Any:

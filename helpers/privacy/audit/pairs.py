@@ -33,8 +33,9 @@ def rare_class_pairs(
 ) -> list[Pair]:
     """Pairs of tables with labels 0 and 1, in which class 1 is rare.
 
-    Most rows lie in the middle of the public box, within the ball of half its width; the record that changes lies at
-    the end of the first axis where nothing else is said.
+    A table is a collection of records without an order, as both relations are usually defined, so the two tables of
+    the pair "order" are equal. Most rows lie in the middle of the public box, within the ball of half its width. The
+    record that changes lies at the end of the first axis where nothing else is said.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def schema_pairs(schema: Any, neighbouring: NeighboringRelation) -> list[Pair]:
         pair("at the bound", "a rare record with the largest numbers", high, names[-1]),
         pair("beyond the bound", "a rare record with numbers beyond the bounds", beyond, names[-1]),
         pair("unknown", "a rare record of empty cells and unknown levels", unknown, names[-1]),
-        pair("twin", "a second record like one that is there", middle, names[0]),
+        pair("twin", "a second record like one that is there", middle, y[0]),
         Pair(
             "order",
             "the order of the rows: no record at all",
