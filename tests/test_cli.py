@@ -295,6 +295,11 @@ RUNS = {
         {"dataset": "satimage", "n_splits": "2", "n_pairs": "1000"},
         {"epsilon": "10.0", "n_splits": "3", "n_cells": "64"},
     ],
+    "audit": [
+        {"n_fits": "60", "confidence": "0.99", "epsilon": "0.5"},
+        {"n_fits": "100", "epsilon": "2.0"},
+        {"confidence": "0.9999"},
+    ],
     "benchmark": [
         {"datasets": '["abalone", "yeast_me2"]', "epsilons": "[5.0]", "pipelines": "fast"},
         {"epsilons": "[0.5]"},

@@ -94,7 +94,7 @@ def test_guarantee_names_what_is_public():
     model.fit(*simulated(50, 2))
     guarantee = model.guarantee_
     assert (guarantee.epsilon, guarantee.delta, guarantee.neighbouring) == (0.5, 0.0, REPLACE_ONE)
-    assert {a.split()[0] for a in guarantee.assumes} == {"number", "norm", "set", "exact", "seed"}
+    assert {a.split()[0] for a in guarantee.assumes} == {"number", "norm", "set", "exact", "running", "seed"}
     assert SEED_SECRET not in clone(model).set_params(random_state=None).fit(*simulated(50, 2)).guarantee_.assumes
     assert "calibrate" in guarantee.source
     assert not hasattr(erm.ERMClassifier().fit(*simulated(50, 2)), "guarantee_")
