@@ -349,7 +349,7 @@ def test_the_bound_comes_close():
     found = [audit.epsilon for audit in audits]
     assert np.median(found) > 1.2
     assert max(found) <= 2.0
-    assert sum("coef_[0]" in audit.event or "discriminant" in audit.event for audit in audits) > 3
+    assert sum("coef_[0]" in audit.event or "weighted sum" in audit.event for audit in audits) > 3
 
 
 @pytest.mark.parametrize(

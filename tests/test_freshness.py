@@ -314,7 +314,7 @@ def test_nothing_is_reached_in_a_way_that_is_not_followed():
     """One exception loads modules and looks into none; the other looks into those that a user names, to audit them."""
     hidden = r"import_module|__import__|\b(globals|locals)\(|def __getattr__\(name|^ *from \.|import \*"
     found = {name for name, text in texts().items() if re.search(hidden, text, re.MULTILINE)}
-    assert found == {"helpers/study/experiments.py", "helpers/privacy/audit/replay.py"}
+    assert found == {"helpers/study/experiments.py", "helpers/privacy/audit/recorder.py"}
 
 
 def test_no_decorator_at_the_top_of_a_module_is_the_project_s():

@@ -17,7 +17,7 @@ from helpers.privacy.audit.interpreter import Interpreter
 from helpers.privacy.audit.objects import Certificate, audit_object, fits_needed, replay_certificate
 from helpers.privacy.audit.one_run import audit_one_run, one_run_epsilon
 from helpers.privacy.audit.pairs import Pair, rare_class_pairs, schema_pairs
-from helpers.privacy.audit.replay import Divergence, Noise, replay
+from helpers.privacy.audit.recorder import Divergence, Noise, replay
 
 __all__ = [
     "Audit",

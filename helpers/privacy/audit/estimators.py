@@ -6,8 +6,7 @@ whether noise that the caller can recover follows its law.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 
 from helpers.privacy.accounting import ADD_REMOVE, REPLACE_ONE
 from helpers.privacy.audit.bounds import CHOOSING, best_threshold, judged
+from helpers.privacy.audit.objects import candidates
 from helpers.privacy.guarantees import Guarantee
 from helpers.validation import check_choice, check_integer, check_real
 
@@ -108,11 +108,11 @@ def audit_estimator(
 
     Four questions, none of which reads the estimator's code. (1) Can the data sets be told apart better than epsilon
     allows? `n_runs` fresh fits (`random_state=None`) on each; everything numeric that a fitted object holds or predicts
-    (`released`) is a coordinate. Directions (single coordinates, linear discriminants, the distance from the mean) are
-    fitted on the first quarter of the runs, the best with its threshold is chosen on the second, and the rest, not seen
-    until then, gives the bound. (2) Is the noise of consecutive fits independent, and (3) do sub-learners
-    (`estimators_`) share some? (4) Do `n_seeds` fits with equal integer seeds on the two data sets have unrelated
-    noise? Each by the sum of rank correlations over coordinates, against its normal approximation under permuted runs.
+    (`released`) is a coordinate. Events (`objects.candidates`) are learned on the first quarter of the runs, the best
+    with its threshold is chosen on the second, and the rest, not seen until then, gives the bound. (2) Is the noise of
+    consecutive fits independent, and (3) do sub-learners (`estimators_`) share some? (4) Do `n_seeds` fits with equal
+    integer seeds on the two data sets have unrelated noise? Each by the sum of rank correlations over coordinates,
+    against its normal approximation under permuted runs.
 
     Parameters
     ----------
@@ -310,47 +310,19 @@ def _aligned(*sides: list[dict[str, NDArray]]) -> tuple[list[str], list[NDArray]
 
 def _bound(names, tables, delta, confidence) -> tuple[float, str]:
     """Lower bound on epsilon, and the event it rests on."""
-    here, there = tables
-    # Three disjoint sets of runs: the first quarter fits the directions, the second chooses one and its threshold, and
-    # the other half, looked at once, gives the bound.
-    quarter, half = (min(len(here), len(there)) // parts for parts in (4, 2))
-    candidates = []
-    for name, score in _directions(names, here[:quarter], there[:quarter]):
-        shown, threshold = best_threshold(
-            score(here[quarter:half]), score(there[quarter:half]), delta, 1 - CHOOSING * (1 - confidence)
-        )
-        candidates.append((shown, name, score, threshold))
-    if not candidates:
-        return 0.0, "nothing numeric is released"
-    _, name, score, threshold = max(candidates, key=lambda candidate: candidate[0])
-    audit = judged(score(here[half:]), score(there[half:]), threshold, delta, confidence)
-    return audit.epsilon, f"{name} >= {threshold:.4g}"
-
-
-def _directions(names, here, there) -> Iterator[tuple[str, Callable[[NDArray], NDArray]]]:
-    """Scores that may tell two sides apart: each coordinate, linear discriminants, the distance from the middle."""
-    for column, name in enumerate(names):
-        yield name, partial(np.take, indices=column, axis=1)
-    spread = np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2)
-    # Coordinates that never vary within a side have no scale. As single coordinates they were tried above.
-    use = spread > 0
-    if not use.any():
-        return
-
-    def standardised(table):
-        return (table[:, use] - there[:, use].mean(axis=0)) / spread[use]
-
-    def projected(weights, table):
-        return standardised(table) @ weights
-
-    gap = standardised(here).mean(axis=0)
-    covariance = (np.cov(standardised(here).T) + np.cov(standardised(there).T)) / 2
-    # A quarter of the runs may be fewer than the coordinates, so the covariance needs a ridge, and no single one is
-    # best everywhere.
-    for shrinkage in (0.1, 1.0, 10.0):
-        weights = np.linalg.solve(np.atleast_2d(covariance) + shrinkage * np.eye(len(gap)), gap)
-        yield f"discriminant (ridge {shrinkage:g})", partial(projected, weights)
-    yield "distance from the mean", lambda table: np.linalg.norm(standardised(table), axis=1)
+    sides = [[dict(zip(names, row, strict=True)) for row in table.tolist()] for table in tables]
+    # Three disjoint sets of runs: the first quarter finds candidates, the second chooses one and its threshold, and the
+    # other half, looked at once, gives the bound.
+    quarter, half = (min(map(len, sides)) // parts for parts in (4, 2))
+    best: tuple = (-1.0, None, 0.0)
+    for event in candidates(*(side[:quarter] for side in sides)):
+        here, there = (np.array([event.score(run) for run in side[quarter:half]]) for side in sides)
+        shown, threshold = best_threshold(here, there, delta, 1 - CHOOSING * (1 - confidence))
+        if shown > best[0]:
+            best = (shown, event, threshold)
+    _, event, threshold = best
+    here, there = (np.array([event.score(run) for run in side[half:]]) for side in sides)
+    return judged(here, there, threshold, delta, confidence).epsilon, str(replace(event, threshold=threshold))
 
 
 def _independence(ones: list[dict], others: list[dict], *, ignore_negative: bool = False) -> float:

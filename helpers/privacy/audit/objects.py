@@ -14,7 +14,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,7 +117,8 @@ class Finding(NamedTuple):
     def __str__(self):
         return (
             f"{self.event}: in {self.hits} of {self.trials} fits, and in {self.neighbour_hits} of "
-            f"{self.neighbour_trials} on a table that differs in {self.told}; epsilon is at least {self.epsilon:.2f}"
+            f"{self.neighbour_trials} on a table that differs in {self.told}; epsilon is at least {self.epsilon:.2f}, "
+            f"and mu of Gaussian differential privacy at least {self.mu:.2f}"
         )
 
 
@@ -283,14 +284,12 @@ class _Fits:
         self.look, self.say, self.made = look, say, 0
         self.kept: dict = defaultdict(list)
         self.coin = np.random.default_rng()
-        self.file = None
+        self.store = store
         if store is not None:
-            entries = self._read(store, key)
-            for place, seen in entries:
+            for place, seen in self._read(store, key):
                 self.kept[place].append(seen)
-            self.file = store.open("ab")
-            if store.stat().st_size == 0:
-                pickle.dump(key, self.file)
+            if not store.exists() or not store.stat().st_size:
+                self._keep(key)
 
     @staticmethod
     def _read(store: Path, key: str) -> list:
@@ -314,6 +313,11 @@ class _Fits:
             file.truncate(whole)
         return entries
 
+    def _keep(self, entry: Any) -> None:
+        if self.store is not None:
+            with self.store.open("ab") as file:
+                pickle.dump(entry, file)
+
     def both(self, stage: str, pair: Pair, n: int, seen: Callable[[Features], Any] = lambda features: features):
         """`n` fits on each table of the pair, as lists of what `seen` makes of each, in turns."""
         places = [(stage, pair.name, side) for side in (0, 1)]
@@ -328,9 +332,7 @@ class _Fits:
                 found = seen(self.look(*records, probes))
                 self.made += 1
                 self.kept[place].append(found)
-                if self.file is not None:
-                    pickle.dump((place, found), self.file)
-                    self.file.flush()
+                self._keep((place, found))
             if time.monotonic() - last > 10:
                 last = time.monotonic()
                 self.say(f"{stage}, {pair.name}: {i + 1} of {n} fits on each table")
@@ -541,11 +543,11 @@ def _learned(claim, pairs, made, fits, confidence) -> Finding:
     for pair in pairs:
         here, there = made.both("learn", pair, _learning(fits))
         half = len(here) // 2
-        for event in _candidates(here[:half], there[:half]):
+        for event in candidates(here[:half], there[:half]):
             scores = [np.array([event.score(fit) for fit in side[half:]]) for side in (here, there)]
             shown, threshold = best_threshold(scores[0], scores[1], claim.delta, _CHOOSING)
             if shown > best[0]:
-                best = (shown, pair, Event(**asdict(event) | {"threshold": threshold}))
+                best = (shown, pair, replace(event, threshold=threshold))
         for side in (0, 1):
             del made.kept["learn", pair.name, side]  # there may be thousands
     _, pair, event = best
@@ -557,7 +559,7 @@ def _learning(fits: int) -> int:
     return min(fits, max(_LEARNT_FROM, min(fits // 4, _MOST_LEARNT)))
 
 
-def _candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:
+def candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:
     """Events that may tell two sides apart: single numbers, and discriminants with and without squares."""
     counted = Counter(name for fit in (*here, *there) for name, value in fit.items() if isinstance(value, float))
     names = [name for name, times in counted.items() if times == len(here) + len(there)]
@@ -599,7 +601,7 @@ def _power(claim: Guarantee, fits: int, confidence: float) -> str:
     try:
         needed = fits_needed(claim.epsilon, claim.delta, confidence)
     except ValueError:
-        needed = _MOST_FITS + 1
+        return f"No power at this size: more than {_MOST_FITS} judged fits on each table would be needed."
     if fits < needed:
         return (
             f"No power at this size: with {fits} judged fits on each table even a loss of twice the claim may pass; "
