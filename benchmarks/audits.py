@@ -44,7 +44,7 @@ CONFIDENCE = 0.999
 class Row(NamedTuple):
     """One call of a library: what it claims, and the pair that shows most; `fits` as in `audit_object`."""
 
-    library: str
+    package: str
     call: str
     target: str
     epsilon: float
@@ -106,25 +106,12 @@ ROWS = (
         "one over a batch",
         400,
     ),
-    Row(
-        "Opacus",
-        "class weights from the labels",
-        "opacus_class_weights",
-        _sgd(4.0, 0.5, 2),
-        1e-5,
-        "add/remove",
-        "first of its class",
-        3000,
-    ),
-    Row(
-        "Opacus",
-        "public class weights, mean loss",
-        "opacus_fixed_weights",
-        _sgd(4.0, 0.5, 2),
-        1e-5,
-        "add/remove",
-        "first of its class",
-        3000,
+    *(
+        Row("Opacus", call, target, _sgd(4.0, 0.5, 2), 1e-5, "add/remove", "first of its class", 3000)
+        for call, target in (
+            ("class weights from the labels", "opacus_class_weights"),
+            ("public class weights, mean loss", "opacus_fixed_weights"),
+        )
     ),
     Row(
         "Opacus",
@@ -183,7 +170,7 @@ def libraries() -> None:
             found.versions.update(interpreter.versions())
         found.save(file_of(row))
         file_of(row).with_suffix(".fits").unlink()
-        print(row.library, row.call, found, sep="\n", flush=True)
+        print(row.package, row.call, found, sep="\n", flush=True)
     found = [Certificate.load(file_of(row)) for row in ROWS]
     table = pd.DataFrame([_summary(row, one) for row, one in zip(ROWS, found, strict=True)])
     versions = {name: version for one in found for name, version in one.versions.items()}
@@ -196,7 +183,7 @@ def _summary(row: Row, found: Certificate) -> dict:
     best = max(found.findings, key=lambda finding: finding.epsilon, default=None)
     disclosed = any(note.startswith("Disclosed") for note in found.notes)
     return {
-        "library": row.library,
+        "library": row.package,
         "call": row.call,
         "relation": row.relation,
         "claimed": round(row.epsilon, 3),
@@ -304,7 +291,7 @@ def replay() -> int:
         with Interpreter(PYTHON, f"{TARGETS}:{row.target}", clock=old.clock) as interpreter:
             new = replay_certificate(old, None, look=interpreter.look)
         missed += bool(old.refuted) != bool(new.refuted)
-        print(f"{row.library}, {row.call}: at least {old.shown:.2f}, again {new.shown:.2f}", flush=True)
+        print(f"{row.package}, {row.call}: at least {old.shown:.2f}, again {new.shown:.2f}", flush=True)
     return missed
 
 
