@@ -9,10 +9,12 @@ Certificates go to `results/audits/`, one a row, and the tables to `results/`. A
 """
 
 import argparse
+import itertools
+import math
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,8 +22,9 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 
 from benchmarks.audited import FIVE
 from benchmarks.recording import record
-from helpers import erm, meta, synthesis
-from helpers.data import Domain
+from helpers import erm, meta, neural, synthesis
+from helpers.data import Domain, Schema
+from helpers.meta.published import PublishedClassifier
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, event_epsilon
 from helpers.privacy.audit import (
     Certificate,
@@ -31,7 +34,9 @@ from helpers.privacy.audit import (
     fits_needed,
     rare_class_pairs,
     replay_certificate,
+    schema_pairs,
 )
+from helpers.privacy.audit.observation import as_release
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "benchmarks" / ".venv-audited" / "bin" / "python"
@@ -205,22 +210,8 @@ def _summary(row: Row, found: Certificate) -> dict:
     }
 
 
-# How each is built for a budget, a relation and 40 records; and at most so many judged fits.
-OWN = {
-    "PrivateMomentClassifier": (lambda b: erm.PrivateMomentClassifier(b.epsilon, 1e-6, neighbouring=b.relation), 6000),
-    "PrivateLogisticRegression": (lambda b: meta.PrivateLogisticRegression(b.epsilon, **b.public), 3000),
-    "OutputPerturbationClassifier": (lambda b: erm.OutputPerturbationClassifier(b.epsilon, 0.1, **b.public), 600),
-    "ObjectivePerturbationClassifier": (lambda b: erm.ObjectivePerturbationClassifier(b.epsilon, **b.public), 600),
-    "DPGradientDescentClassifier": (lambda b: erm.DPGradientDescentClassifier(b.epsilon, 1e-6, **b.public), 600),
-    "DPCoordinateDescentClassifier": (lambda b: erm.DPCoordinateDescentClassifier(b.epsilon, 1e-6, **b.public), 600),
-    "PrivBayes": (lambda b: synthesis.PrivBayes(b.epsilon, domain=b.domain), 600),
-    "MST": (lambda b: synthesis.MST(b.epsilon, 1e-6, domain=b.domain, neighbouring=b.relation), 300),
-}
-_PAIRS = ("first of its class", "at the bound", "label", "one over a batch", "alone")
-
-
 class Built(NamedTuple):
-    """What a builder of `OWN` may use."""
+    """What a builder of `OWN` may use: the budget and what is public of 40 records with two numbers each."""
 
     epsilon: float
     relation: NeighboringRelation
@@ -230,55 +221,144 @@ class Built(NamedTuple):
         return {"neighbouring": self.relation} | ({"n_records": 40} if self.relation is ADD_REMOVE else {})
 
     @property
-    def domain(self) -> Domain:
-        return Domain.from_bounds(np.tile([-1.0, 1.0], (2, 1)), n_bins=4)
+    def synthetic(self) -> dict:
+        domain = Domain.from_bounds(np.tile([-1.0, 1.0], (2, 1)), n_bins=4)
+        return {"domain": domain, "neighbouring": self.relation}
+
+    @property
+    def learner(self) -> erm.OutputPerturbationClassifier:
+        return erm.OutputPerturbationClassifier(self.epsilon, 0.1, **self.public)
+
+
+def _kernel(b: Built) -> erm.KernelClassifier:
+    return erm.KernelClassifier(b.learner, b.epsilon, n_frequencies=4)
+
+
+def _published(b: Built) -> Callable:
+    def publish(X, y):
+        table = X.assign(ill=y)
+        return PublishedClassifier.fit(table, SCHEMA, epsilon=b.epsilon, neighbouring=b.relation)
+
+    return publish
+
+
+SCHEMA = Schema.parse("""
+basis: made up for an audit
+rows_per_person: 1
+label: {column: ill, levels: [no, yes], minority: yes}
+columns: {age: {kind: integer, low: 0, high: 99}, smokes: {kind: categorical, levels: [no, yes]}}
+""")
+
+
+class Own(NamedTuple):
+    """How a method is built, how many fits on each table a row may take, and the relations that the method has."""
+
+    build: Callable[[Built], Any]
+    fits: int
+    relations: tuple[str, ...] = tuple(RELATIONS)
+
+
+_REPLACED, _ADDED = ("replace-one",), ("add/remove",)
+_GRID = {"regularization": [0.05, 0.5]}
+_LITTLE = {"delta": 1e-6, "max_iters": 5, "n_components": 8}
+OWN = {
+    "PrivateMomentClassifier": Own(
+        lambda b: erm.PrivateMomentClassifier(b.epsilon, 1e-6, neighbouring=b.relation), 3000
+    ),
+    "PublishedClassifier": Own(_published, 500),
+    "PrivateLogisticRegression": Own(lambda b: meta.PrivateLogisticRegression(b.epsilon, **b.public), 12_000),
+    "OutputPerturbationClassifier": Own(lambda b: b.learner, 12_000),
+    "ObjectivePerturbationClassifier": Own(
+        lambda b: erm.ObjectivePerturbationClassifier(b.epsilon, **b.public), 12_000
+    ),
+    "DPGradientDescentClassifier": Own(lambda b: erm.DPGradientDescentClassifier(b.epsilon, 1e-6, **b.public), 3000),
+    "DPCoordinateDescentClassifier": Own(
+        lambda b: erm.DPCoordinateDescentClassifier(b.epsilon, 1e-6, **b.public), 3000
+    ),
+    "DPGreedyCoordinateClassifier": Own(lambda b: erm.DPGreedyCoordinateClassifier(b.epsilon, 1e-6, **b.public), 3000),
+    "KernelClassifier": Own(lambda b: erm.KernelClassifier(b.learner, b.epsilon, n_frequencies=4), 3000),
+    "MidpointClassifier": Own(lambda b: erm.MidpointClassifier(epsilon=b.epsilon), 3000, _REPLACED),
+    "DPNeuralClassifier": Own(
+        lambda b: neural.DPNeuralClassifier(epsilon=b.epsilon, epochs=4, n_records=40), 500, _ADDED
+    ),
+    "PrivateBaggingClassifier": Own(lambda b: meta.PrivateBaggingClassifier(b.learner, 3, b.epsilon), 3000, _REPLACED),
+    "SubsampleAndAggregateClassifier": Own(
+        lambda b: meta.SubsampleAndAggregateClassifier(erm.ERMClassifier(0.1), 4, b.epsilon, neighbouring=b.relation),
+        3000,
+    ),
+    "PATEClassifier": Own(
+        lambda b: meta.PATEClassifier(erm.ERMClassifier(0.1), 4, b.epsilon, neighbouring=b.relation), 1500
+    ),
+    "ThresholdClassifier": Own(lambda b: meta.ThresholdClassifier(b.learner, b.epsilon), 3000),
+    "PartitionedSearch": Own(lambda b: meta.PartitionedSearch(b.learner, _GRID, b.epsilon), 3000, _REPLACED),
+    "RepeatedSearch": Own(lambda b: meta.RepeatedSearch(b.learner, _GRID, b.epsilon), 1500, _REPLACED),
+    "PrivBayes": Own(lambda b: synthesis.PrivBayes(b.epsilon, domain=b.synthetic["domain"]), 3000, _REPLACED),
+    "MST": Own(lambda b: synthesis.MST(b.epsilon, 1e-6, **b.synthetic), 500),
+    "AIM": Own(lambda b: synthesis.AIM(b.epsilon, **_LITTLE, **b.synthetic), 500),
+    "GEM": Own(lambda b: synthesis.GEM(b.epsilon, T=2, **_LITTLE, **b.synthetic), 1500),
+    "BalancedSynthesizer": Own(
+        lambda b: synthesis.BalancedSynthesizer(synthesis.GEM(b.epsilon, T=2, **_LITTLE, **b.synthetic), 40), 1500
+    ),
+}
+_PAIRS = ("first of its class", "at the bound", "label", "one over a batch", "alone")
+
+
+def _own_pairs(name: str, neighbouring: NeighboringRelation) -> list[Pair]:
+    if name == "PublishedClassifier":
+        found = schema_pairs(SCHEMA, neighbouring)
+    else:
+        found = rare_class_pairs(neighbouring, n_features=1 if name == "MidpointClassifier" else 2)
+    return [pair for pair in found if pair.name in _PAIRS]
 
 
 def own() -> None:
-    """Judged audits of the package's own methods, at three budgets and under the relations that they have."""
+    """Judged audits of all methods of the package, at three budgets and under the relations that they have."""
     file = ROOT / "results" / "audit-own.csv"
     rows: list[dict] = pd.read_csv(file).to_dict("records") if file.exists() else []
     done = {(row["method"], row["relation"], row["claimed"]) for row in rows}
-    for name, (build, most) in OWN.items():
-        for relation, neighbouring in RELATIONS.items():
-            for epsilon in (0.1, 1.0, 5.0):
-                model = build(Built(epsilon, neighbouring))
-                if (name, relation, epsilon) in done or getattr(model, "neighbouring", REPLACE_ONE) is not neighbouring:
-                    continue
-                delta = getattr(model, "delta", 0.0)
-                try:
-                    needed = fits_needed(
-                        epsilon, delta, 1 - (1 - CONFIDENCE) / 2
-                    )  # the other half is for what needs no noise
-                except ValueError:  # more than anybody makes
-                    needed = 10**6
-                started = time.perf_counter()
-                found = audit_object(
-                    model,
-                    Guarantee(epsilon, delta, neighbouring),
-                    [pair for pair in rare_class_pairs(neighbouring) if pair.name in _PAIRS],
-                    fits=min(needed, most),
-                    confidence=CONFIDENCE,
-                    say=lambda line: print(line, file=sys.stderr),
-                )
-                rows.append(
-                    {
-                        "method": name,
-                        "relation": relation,
-                        "claimed": epsilon,
-                        "delta": delta,
-                        "judged fits": min(needed, most),
-                        "enough": needed <= most,
-                        "epsilon at least": round(found.shown, 3),
-                        "event": str(found.findings[-1].event),
-                        "refuted": bool(found.refuted),
-                        "fits": found.fits,
-                        "seconds": round(time.perf_counter() - started, 1),
-                    }
-                )
-                print(rows[-1], flush=True)
-                table = pd.DataFrame(rows)
-                record(table, "audit-own", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
+    for name, method in OWN.items():
+        for relation, epsilon in itertools.product(method.relations, (0.1, 1.0, 5.0)):
+            if (name, relation, epsilon) in done:
+                continue
+            neighbouring = RELATIONS[relation]
+            pairs = _own_pairs(name, neighbouring)
+            release = as_release(method.build(Built(epsilon, neighbouring)))
+            fitted = release(*pairs[0].data)
+            claim = fitted.model.guarantee_ if name == "PublishedClassifier" else fitted.guarantee_
+            if claim.neighbouring is not neighbouring or not math.isclose(claim.epsilon, epsilon, rel_tol=1e-6):
+                raise ValueError(f"{name} must claim {epsilon} under {relation}, got {claim}")
+            half = 1 - (1 - CONFIDENCE) / 2  # the other half is for what needs no noise
+            try:
+                needed = fits_needed(epsilon, claim.delta, half)
+            except ValueError:  # more than anybody makes
+                needed = 10**6
+            fits = min(max(needed, 1500), method.fits)
+            found = audit_object(
+                release,
+                claim,
+                pairs,
+                fits=fits,
+                confidence=CONFIDENCE,
+                say=lambda line: print(line, file=sys.stderr),
+            )
+            rows.append(
+                {
+                    "method": name,
+                    "relation": relation,
+                    "claimed": epsilon,
+                    "delta": claim.delta,
+                    "judged fits": fits,
+                    "enough": needed <= fits,
+                    "epsilon at least": round(found.shown, 3),
+                    "event": str(found.findings[-1].event),
+                    "refuted": bool(found.refuted),
+                    "fits": found.fits,
+                    "seconds": round(found.seconds, 1),
+                }
+            )
+            print(rows[-1], flush=True)
+            table = pd.DataFrame(rows)
+            record(table, "audit-own", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
 
 
 def replay() -> int:
