@@ -59,10 +59,11 @@ def linear_regression(X, y):
 
 
 def forest():
+    """As many trees as records, which are dealt to the trees by their places."""
     _new_accountant()
     from diffprivlib.models import RandomForestClassifier
 
-    return RandomForestClassifier(n_estimators=10, epsilon=1.0, bounds=(LOW, HIGH), classes=[0, 1], max_depth=3)
+    return RandomForestClassifier(n_estimators=20, epsilon=1.0, bounds=(LOW, HIGH), classes=[0, 1], max_depth=1)
 
 
 # Five public records, of which the last is rare, and what an attacker thinks the table is.
@@ -215,3 +216,34 @@ def opendp_mean(X, y):
         "sum": (total >> dp.m.then_laplace(scale))(column),
         "count": (count >> dp.m.then_laplace(count_scale))([int(one == 1) for one in y]),
     }
+
+
+def _dpmm(model, X, y, domain):
+    """A model by dpmm of two coded columns and the label, and ten records from it; few steps, since only inference,
+    which is no release, takes more."""
+    import pandas as pd
+
+    codes = np.clip((np.nan_to_num(X) - LOW) * 4 / (HIGH - LOW), 0, 3).astype(int)
+    table = pd.DataFrame(codes, columns=["a", "b"]).assign(ill=y)
+    if domain:
+        model.set_domain({"a": 4, "b": 4, "ill": 2})
+    model.fit(table)
+    return {"records": model.generate(n_records=10).to_numpy(int), "model": model}
+
+
+def dpmm_privbayes(X, y):
+    from dpmm.models.priv_bayes import PrivBayesGM
+
+    return _dpmm(PrivBayesGM(epsilon=1.0, delta=1e-5, n_iters=10), X, y, True)
+
+
+def dpmm_privbayes_inferred(X, y):
+    from dpmm.models.priv_bayes import PrivBayesGM
+
+    return _dpmm(PrivBayesGM(epsilon=1.0, delta=1e-5, n_iters=10), X, y, False)
+
+
+def dpmm_aim(X, y):
+    from dpmm.models.aim import AIMGM
+
+    return _dpmm(AIMGM(epsilon=1.0, delta=1e-5, n_iters=10), X, y, True)

@@ -39,7 +39,6 @@ from helpers.privacy.audit import (
 from helpers.privacy.audit.observation import as_release
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON = ROOT / "benchmarks" / ".venv-audited" / "bin" / "python"
 TARGETS = ROOT / "benchmarks" / "audited.py"
 CERTIFICATES = ROOT / "results" / "audits"
 RELATIONS = {"add/remove": ADD_REMOVE, "replace-one": REPLACE_ONE}
@@ -60,6 +59,12 @@ class Row(NamedTuple):
     low: float = -1.0
     high: float = 1.0
     n_features: int = 2
+    environment: str = "audited"
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that has the library."""
+        return ROOT / "benchmarks" / f".venv-{self.environment}" / "bin" / "python"
 
 
 def _sgd(noise: float, rate: float, steps: int) -> float:
@@ -80,7 +85,7 @@ ROWS = (
         1,
         0,
         "replace-one",
-        "label",
+        "alone",
         4000,
         -100,
         100,
@@ -99,7 +104,7 @@ ROWS = (
         100,
     ),
     Row("diffprivlib", "RandomForestClassifier, stored seed", "forest_redrawn", 0.1, 0, "replace-one", "five", None),
-    Row("diffprivlib", "RandomForestClassifier, shuffle=False", "forest", 1, 0, "add/remove", "in front", None),
+    Row("diffprivlib", "RandomForestClassifier, shuffle=False", "forest", 1, 0, "add/remove", "dealt", None),
     Row("diffprivlib", "StandardScaler, bounds given", "standard_scaler", 1, 0, "replace-one", "at the bound", None),
     Row(
         "Opacus",
@@ -134,6 +139,14 @@ ROWS = (
     Row("DP-EBM", "bounds left out", "ebm", 1, 1e-5, "replace-one", "at the bound"),
     Row("DP-EBM", "bounds given", "ebm_bounds", 1, 1e-5, "replace-one", "first of its class"),
     Row("OpenDP", "Laplace sum and count", "opendp_mean", 1, 0, "replace-one", "label", None),
+    *(
+        Row("dpmm", call, target, 1, 1e-5, "add/remove", "first of its class", fits, environment="synthesis")
+        for call, target, fits in (
+            ("PrivBayesGM, domain left out", "dpmm_privbayes_inferred", 0),
+            ("PrivBayesGM, domain given", "dpmm_privbayes", None),
+            ("AIMGM, domain given", "dpmm_aim", None),
+        )
+    ),
 )
 
 
@@ -142,6 +155,9 @@ def pairs(row: Row) -> list[Pair]:
     if row.pair == "five":
         X, y = FIVE
         return [Pair("five", "the last label of five", FIVE, (X, np.zeros_like(y)))]
+    if row.pair == "dealt":
+        X, y = np.zeros((21, 1)), np.arange(21) % 2
+        return [Pair("dealt", "a record at the end of 20 whose labels take turns", (X, y), (X[:20], y[:20]))]
     if row.pair == "many":  # with few records diffprivlib's sums are cut at the number of records times a bound
         rng = np.random.default_rng(0)
         X, y = rng.uniform(row.low, row.high, (1000, row.n_features)), np.arange(1000) % 2
@@ -161,7 +177,7 @@ def libraries() -> None:
         if file_of(row).exists():
             continue
         claim = Guarantee(row.epsilon, row.delta, RELATIONS[row.relation])
-        with Interpreter(PYTHON, f"{TARGETS}:{row.target}") as interpreter:
+        with Interpreter(row.python, f"{TARGETS}:{row.target}") as interpreter:
             found = audit_object(
                 None,
                 claim,
@@ -368,7 +384,7 @@ def replay() -> int:
         old = Certificate.load(file_of(row))
         if not old.findings:
             continue
-        with Interpreter(PYTHON, f"{TARGETS}:{row.target}", clock=old.clock) as interpreter:
+        with Interpreter(row.python, f"{TARGETS}:{row.target}", clock=old.clock) as interpreter:
             new = replay_certificate(old, None, look=interpreter.look)
         missed += bool(old.refuted) != bool(new.refuted)
         print(f"{row.package}, {row.call}: at least {old.shown:.2f}, again {new.shown:.2f}", flush=True)
