@@ -1,10 +1,12 @@
 """Audits of public libraries and of the package's own classifiers: which claims do the fitted objects refute?
 
-`libraries` runs every row of `ROWS` in the libraries' own environment, `own` all private classifiers of the package.
-Certificates go to `results/audits/`, one a row, and the tables to `results/`. A row that is there is not run again.
+`libraries` runs every row of `ROWS` in the libraries' own environments, `own` all private methods of the package, and
+`clock` reads the CPU time of whole-numbered noise. Certificates go to `results/audits/`, one a row, and the tables to
+`results/`. A row that is there is not run again.
 
     .venv/bin/python -m benchmarks.audits libraries
     .venv/bin/python -m benchmarks.audits own
+    .venv/bin/python -m benchmarks.audits clock
     .venv/bin/python -m benchmarks.audits replay     # all certificates of libraries, on fresh fits
 """
 
@@ -13,6 +15,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +28,7 @@ from benchmarks.recording import record
 from helpers import erm, meta, neural, synthesis
 from helpers.data import Domain, Schema
 from helpers.meta.published import PublishedClassifier
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, event_epsilon
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Guarantee, event_epsilon, secure_generator
 from helpers.privacy.audit import (
     Certificate,
     Interpreter,
@@ -37,6 +40,7 @@ from helpers.privacy.audit import (
     schema_pairs,
 )
 from helpers.privacy.audit.observation import as_release
+from helpers.privacy.ledger import discrete_laplace
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = ROOT / "benchmarks" / "audited.py"
@@ -377,6 +381,72 @@ def own() -> None:
             record(table, "audit-own", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
 
 
+_SECRET = secure_generator()
+
+
+def _below(limit: int) -> int:
+    """Uniform on 0, ..., limit - 1, by rejection."""
+    bits = (limit - 1).bit_length()
+    while True:
+        number = int.from_bytes(_SECRET.bytes((bits + 7) // 8), "big") >> (-bits % 8)
+        if number < limit:
+            return number
+
+
+def _exponential_coin() -> bool:
+    """True with probability exp(-1): the first k at which a coin of probability 1/k fails is odd."""
+    k = 1
+    while _below(k) < 1:
+        k += 1
+    return k % 2 == 1
+
+
+def _by_tosses(X, y) -> int:
+    """Canonne, Kamath and Steinke 2020, Algorithm 2, at scale 1: as several libraries draw."""
+    while True:
+        size = 0
+        while _exponential_coin():
+            size += 1
+        negative = _below(2)
+        if size or not negative:  # zero must not come with two signs
+            return int(y[0]) + (-size if negative else size)
+
+
+def _by_digits(X, y) -> int:
+    return int(discrete_laplace(y, Fraction(1), _SECRET)[0])
+
+
+def clock() -> None:
+    """Does CPU time tell a noisy count of 0 from one of 1? For noise of epsilon 1 by tosses, and by binary digits.
+
+    For a quiet machine: whatever else runs hides times.
+    """
+    X = np.zeros((1, 1))
+    pair = Pair("count", "a count of 0 or 1", (X, np.array([0])), (X, np.array([1])))
+    rows = []
+    for sampler, release in (("tosses of a coin", _by_tosses), ("binary digits", _by_digits)):
+        found = audit_object(
+            release, Guarantee(1.0, 0.0, REPLACE_ONE), [pair], fits=4000, confidence=CONFIDENCE, clock=True
+        )
+        best = found.findings[-1]
+        rows.append(
+            {
+                "sampler": sampler,
+                "claimed": 1.0,
+                "hits": best.hits,
+                "hits on the neighbour": best.neighbour_hits,
+                "fits": best.trials,
+                "epsilon at least": round(best.epsilon, 3),
+                "event": str(best.event),
+                "refuted": bool(found.refuted),
+                "seconds": round(found.seconds, 1),
+            }
+        )
+        print(rows[-1], flush=True)
+    table = pd.DataFrame(rows)
+    record(table, "audit-clock", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
+
+
 def replay() -> int:
     """All certificates of libraries again; how many are not confirmed."""
     missed = 0
@@ -393,5 +463,6 @@ def replay() -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("libraries", "own", "replay"))
-    sys.exit({"libraries": libraries, "own": own, "replay": replay}[parser.parse_args().what]())
+    parts = {"libraries": libraries, "own": own, "clock": clock, "replay": replay}
+    parser.add_argument("what", choices=parts)
+    sys.exit(parts[parser.parse_args().what]())

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import planted_leaks
 import pytest
-from scipy.stats import binom, norm
+from scipy.spatial import ConvexHull
+from scipy.stats import beta, binom, norm
 
 from helpers import cli
 from helpers.data.schema import Schema
@@ -365,6 +366,22 @@ def test_gaussian_bounds():
     assert gaussian_lower_bound(5, 10, 5, 10, 0.95) == 0
 
 
+def test_two_numbers_that_tell_only_together_are_found():
+    """The time of a sampler that counts its tosses: neither it nor the noisy count shows the count alone."""
+
+    def release(X, y):
+        rng = np.random.default_rng()
+        ups, downs = rng.geometric(1 - np.exp(-1), size=2)
+        return {"count": int(np.sum(y)) + ups - downs, "seconds": ups + downs + rng.uniform(0, 0.5)}
+
+    found = audit_object(release, CLAIM, [PAIRS["label"]], fits=600)
+    assert found.refuted
+    assert set(found.findings[-1].event.names) == {"count", "seconds"}
+    assert "seconds is at most" in str(found)
+    for name in ("count", "seconds"):
+        assert not audit_object(lambda X, y, name=name: release(X, y)[name], CLAIM, [PAIRS["label"]], fits=600).refuted
+
+
 # One run
 
 
@@ -377,6 +394,26 @@ def test_one_run_p_values_against_the_sum_that_the_theorem_has(epsilon, delta):
         shares = [binom.pmf(np.arange(right - i, right), guesses, q).sum() / i for i in range(1, right + 1)]
         expected = min(tail + 2 * m * delta * max(shares, default=0.0), 1.0)
         assert one_run_p_value(m, guesses, right, epsilon, delta) == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize(("shift", "bound"), [(1, 1.13346), (2, 2.311945), (4, 4.395568)])
+def test_one_run_bounds_that_jax_privacy_publishes(shift, bound):
+    """Of the tests of its version 2: 10,000 normal scores a side, delta 1e-6, and the best of the corners of
+    the upper hull of (misses, right rejections), each at .05 over their number."""
+    n = 10_000
+    outside = norm.ppf((np.arange(n) + 0.5) / n)
+    inside = outside + shift
+    cuts = np.append(np.union1d(inside, outside), np.inf)
+    missed, rejected = np.searchsorted(inside, cuts), np.searchsorted(outside, cuts)
+    corners = ConvexHull(np.column_stack([missed, rejected])).vertices
+    corners = corners[rejected[corners] >= missed[corners]]
+    right, guesses = n - missed[corners], 2 * n - missed[corners] - rejected[corners]
+    level, best = 0.05 / len(corners), 0.0
+    for i in np.argsort(-beta.ppf(level, right, guesses - right + 1)):  # the surest first, so that most are quickly out
+        counts = 2 * n, int(guesses[i]), int(right[i])
+        if one_run_p_value(*counts, best, 1e-6) < level:
+            best = max(best, one_run_epsilon(*counts, delta=1e-6, confidence=1 - level))
+    assert best == pytest.approx(bound, rel=1e-5)
 
 
 def test_one_run_covers_and_has_power():

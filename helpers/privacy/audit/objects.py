@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.tree import DecisionTreeClassifier
 
 from helpers.privacy.audit.bounds import best_threshold, gaussian_lower_bound, lower_bound
 from helpers.privacy.audit.observation import AGAIN, Features, as_release, observe, versions
@@ -46,7 +47,8 @@ _ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a fit shows or not: a feature has a value, is at least a threshold, or a weighted sum is.
+    """Something that a fit shows or not: a feature has a value, is at least a threshold, a weighted sum is, or several
+    features are each on their side of a cut.
 
     Attributes
     ----------
@@ -57,7 +59,11 @@ class Event:
     threshold : float, optional
         Of the feature, or of the sum over features of weights * z + squares * z^2, z = (number - centre) / scale.
     centre, scale, weights, squares : tuple of float
-        Empty for a single feature.
+        Empty where there is no weighted sum.
+    cuts : tuple of float
+        Where several features count: one for each name.
+    above : tuple of bool
+        Whether the feature has to be above its cut, or at most at it.
     """
 
     names: tuple[str, ...]
@@ -67,16 +73,24 @@ class Event:
     scale: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
     squares: tuple[float, ...] = ()
+    cuts: tuple[float, ...] = ()
+    above: tuple[bool, ...] = ()
 
     def __call__(self, features: Features) -> bool:
         """Whether it happened."""
         if self.value is not None:
             return features.get(self.names[0], _ABSENT) == self.value
+        if self.cuts:
+            numbers = (features.get(name) for name in self.names)
+            return all(
+                isinstance(number, float) and (number > cut) == above
+                for number, cut, above in zip(numbers, self.cuts, self.above, strict=True)
+            )
         return self.score(features) >= (0.0 if self.threshold is None else self.threshold)
 
     def score(self, features: Features) -> float:
         """The number that is compared with the threshold; a feature that is no number counts as its centre."""
-        if self.value is not None:
+        if self.value is not None or self.cuts:
             return float(self(features))
         if not self.weights:
             number = features.get(self.names[0])
@@ -90,12 +104,18 @@ class Event:
         return total
 
     def __str__(self):
+        names = [name or "the result" for name in self.names]
         if self.value is not None:
             shown = self.value if isinstance(self.value, str) else f"{self.value:.10g}"
-            return f"{self.names[0]} is {shown[:80]}"
+            return f"{names[0]} is {shown[:80]}"
+        if self.cuts:
+            sides = ("is above" if above else "is at most" for above in self.above)
+            return " and ".join(
+                f"{name} {side} {cut:.6g}" for name, side, cut in zip(names, sides, self.cuts, strict=True)
+            )
         if self.weights:
-            return f"a weighted sum of {len(self.names)} numbers is at least {self.threshold:.4g}"
-        return f"{self.names[0]} is at least {self.threshold:.6g}"
+            return f"a weighted sum of {len(names)} numbers is at least {self.threshold:.4g}"
+        return f"{names[0]} is at least {self.threshold:.6g}"
 
 
 class Finding(NamedTuple):
@@ -560,7 +580,8 @@ def _learning(fits: int) -> int:
 
 
 def candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Event]:
-    """Events that may tell two sides apart: single numbers, and discriminants with and without squares."""
+    """Events that may tell two sides apart: single numbers, discriminants with and without squares, and the leaves of a
+    tree, for what shows only in several numbers at once."""
     counted = Counter(name for fit in (*here, *there) for name, value in fit.items() if isinstance(value, float))
     names = [name for name, times in counted.items() if times == len(here) + len(there)]
     table = np.array([[fit[name] for name in names] for fit in (*here, *there)]).reshape(len(here) + len(there), -1)
@@ -584,6 +605,29 @@ def candidates(here: Sequence[Features], there: Sequence[Features]) -> list[Even
             squares = weights[len(columns) :] if len(weights) > len(columns) else np.zeros(len(columns))
             constants = (tuple(part.tolist()) for part in (centre, scale, weights[: len(columns)], squares))
             found.append(Event(tuple(names[i] for i in columns), None, 0.0, *constants))
+    return found + _leaves([names[i] for i in columns], table[:, columns], side)
+
+
+def _leaves(names: Sequence[str], table: NDArray, side: NDArray) -> list[Event]:
+    """The leaves of a small decision tree, of a twentieth of the fits or more each."""
+    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=1 + len(table) // 20, random_state=0)
+    nodes = tree.fit(table, side).tree_
+    found: list[Event] = []
+    left: list[tuple[int, dict[tuple[int, bool], float]]] = [(0, {})]
+    while left:
+        node, path = left.pop()
+        if nodes.children_left[node] < 0:
+            chosen = [(names[column], cut, above) for (column, above), cut in path.items()]
+            if len(chosen) > 1:  # a single cut is a candidate already
+                named, cuts, above = zip(*chosen, strict=True)
+                found.append(Event(named, cuts=cuts, above=above))
+            continue
+        column, cut = int(nodes.feature[node]), float(nodes.threshold[node])
+        # Deeper cuts of one column on one side are the closer ones.
+        left += [
+            (int(nodes.children_left[node]), path | {(column, False): cut}),
+            (int(nodes.children_right[node]), path | {(column, True): cut}),
+        ]
     return found
 
 
