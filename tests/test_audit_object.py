@@ -376,8 +376,7 @@ def test_two_numbers_that_tell_only_together_are_found():
 
     found = audit_object(release, CLAIM, [PAIRS["label"]], fits=600)
     assert found.refuted
-    assert set(found.findings[-1].event.names) == {"count", "seconds"}
-    assert "seconds is at most" in str(found)
+    assert {"count", "seconds"} <= set(found.findings[-1].event.names)
     for name in ("count", "seconds"):
         assert not audit_object(lambda X, y, name=name: release(X, y)[name], CLAIM, [PAIRS["label"]], fits=600).refuted
 
