@@ -19,6 +19,7 @@ from helpers.privacy import (
     zcdp_budget,
 )
 from helpers.privacy import ledger as ledger_module
+from helpers.synthesis import bins
 from helpers.synthesis.bins import noisy_domain
 from helpers.synthesis.curator import Curator, check_cells
 
@@ -189,6 +190,43 @@ def test_private_bins_hold_about_equally_many_and_cost_their_budget():
     assert counts.max() < 0.25
     assert domain.attributes[1].edges[0] >= -1e-6
     assert 0.005 < domain.attributes[1].edges[-1] < 0.05
+
+
+def test_bins_are_quantiles_on_256_cells_between_powers_of_two():
+    """With so much budget that no noise is left: the first cell's end at which the share is reached, for each share."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.uniform(9.0, 31.9, 3001), np.append(np.full(1001, -0.3), np.full(2000, 3.999))])
+    domain, _ = binned(X, 1e12)
+    for j, (low, high) in enumerate([(8.0, 32.0), (-0.5, 4.0)]):
+        ends = np.linspace(low, high, 257)
+        below = [(X[:, j] < end).sum() for end in ends]
+        quantiles = [next(end for end, n in zip(ends, below, strict=True) if n >= 3001 * i / 8) for i in range(1, 8)]
+        expected = sorted({low, high, *quantiles})
+        assert domain.attributes[j].edges == pytest.approx(expected)
+        assert domain.attributes[j].name == f"x{j + 1}"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [
+        (1.5 * 2.0**-30, 2.0**-30, 2.0**-29),
+        (1.5 * 2.0**39, 2.0**39, 2.0**40),
+        (1e-12, 0.0, 2.0**-30),
+        (-7.0, -8.0, -4.0),
+    ],
+)
+def test_ranges_reach_from_two_to_the_minus_30_to_two_to_the_40(value, low, high):
+    domain, _ = binned(np.full((50, 1), value), 1e12)
+    assert domain.attributes[0].edges[:: len(domain.attributes[0].edges) - 1] == (low, high)
+    assert 142 * 0.5 * np.exp(-np.sqrt(2) * bins._CLEAR) == pytest.approx(1 / 280, rel=0.02)  # as its comment says
+
+
+def test_bins_of_noisy_counts():
+    """Noise has no lower end, and running sums must not fall."""
+    ends = np.arange(7.0)
+    assert bins._equal_mass(ends, np.array([-5.0, 2.0, 2.0, -4.0, 8.0, 4.0]), 3) == (0.0, 5.0, 6.0)
+    assert bins._equal_mass(ends, np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.2]), 3) == (0.0, 2.0, 4.0, 6.0)
+    assert bins._equal_mass(ends, np.full(6, -1.0), 3) == (0.0, 6.0)
 
 
 def test_private_bins_of_nothing_are_still_bins():
