@@ -271,7 +271,10 @@ columns: {age: {kind: integer, low: 0, high: 99}, smokes: {kind: categorical, le
 
 
 class Own(NamedTuple):
-    """How a method is built, how many fits on each table a row may take, and the relations that the method has."""
+    """How a method is built, how many judged fits on each table a row may take, and the relations that the method has.
+
+    Where more would be needed, 500 are made, and the row says that they are not enough.
+    """
 
     build: Callable[[Built], Any]
     fits: int
@@ -352,7 +355,7 @@ def own() -> None:
                 needed = fits_needed(epsilon, claim.delta, half)
             except ValueError:  # more than anybody makes
                 needed = 10**6
-            fits = min(max(needed, 1500), method.fits)
+            fits = max(needed, 1000) if needed <= method.fits else 500
             found = audit_object(
                 release,
                 claim,
