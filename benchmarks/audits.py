@@ -108,7 +108,7 @@ ROWS = (
         100,
     ),
     Row("diffprivlib", "RandomForestClassifier, stored seed", "forest_redrawn", 0.1, 0, "replace-one", "five", None),
-    Row("diffprivlib", "RandomForestClassifier, shuffle=False", "forest", 1, 0, "add/remove", "dealt", None),
+    Row("diffprivlib", "RandomForestClassifier, as many trees as records", "forest", 1, 0, "add/remove", "dealt", None),
     Row("diffprivlib", "StandardScaler, bounds given", "standard_scaler", 1, 0, "replace-one", "at the bound", None),
     Row(
         "Opacus",
