@@ -179,6 +179,18 @@ def _walk(item: Any, name: str, above: set[int], seeds: list, depth: int) -> Ite
 _MARK = object()
 
 
+def _hashed(state: dict) -> dict:
+    """A generator's state with a digest in place of each array: hundreds of numbers of chance would bury all others."""
+    return {
+        key: _hashed(part)
+        if isinstance(part, dict)
+        else hashlib.sha256(part.tobytes()).hexdigest()
+        if isinstance(part, np.ndarray)
+        else part
+        for key, part in state.items()
+    }
+
+
 def _parts(item: Any, name: str) -> Iterator[tuple[str, Any]]:
     """What an object that is no single value consists of."""
     dot = f"{name}." if name else ""
@@ -199,11 +211,11 @@ def _parts(item: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name} order", repr(list(item))[:2_000]  # which may tell in what order the parts came
         yield from ((f"{dot}{part}", True) for part in item)
     elif isinstance(item, np.random.RandomState):
-        yield f"{dot}state", item.get_state(legacy=False)
+        yield f"{dot}state", _hashed(item.get_state(legacy=False))
     elif isinstance(item, np.random.Generator):
-        yield f"{dot}state", item.bit_generator.state
+        yield f"{dot}state", _hashed(item.bit_generator.state)
     elif isinstance(item, np.random.BitGenerator):
-        yield f"{dot}state", item.state
+        yield f"{dot}state", _hashed(item.state)
     elif inspect.isclass(item) or inspect.ismodule(item) or isinstance(item, types.BuiltinFunctionType):
         yield f"{name} is {getattr(item, '__qualname__', kind)}", _MARK
     elif isinstance(item, types.FunctionType | types.MethodType):
