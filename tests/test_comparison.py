@@ -180,3 +180,28 @@ def test_the_words_are_those_of_the_metrics_module():
         comparison.paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=f).over[0] for f in (None, 0.3)
     ]
     assert over == [metrics.THIS_DATA, metrics.NEW_DATA]
+
+
+def test_holm_keeps_the_order_of_the_rows_and_stays_below_one():
+    corrected = comparison.holm(pd.Series([0.6, 0.001, 0.02, 0.5], index=list("abcd")))
+    assert corrected.round(6).to_dict() == {"a": 1.0, "b": 0.004, "c": 0.06, "d": 1.0}
+
+
+def test_the_test_of_a_gain_agrees_with_its_interval():
+    rng = np.random.default_rng(0)
+    base = pd.DataFrame({"seed": range(8), "method": "base", "auc": 0.6})
+    others = [base.assign(method=f"m{k}", auc=0.6 + 0.01 * k + 0.02 * rng.normal(size=8)) for k in range(6)]
+    for fraction in (None, 0.3):
+        gains = comparison.paired_gains(
+            pd.concat([base, *others]), {"method": "base"}, values=["auc"], test_fraction=fraction
+        )
+        table = comparison.tested(gains, test_fraction=fraction)
+        assert (table.p_value < 0.05).eq(gains.sign != comparison.OPEN).all()
+        assert (table.holm >= table.p_value).all()
+        assert (table.holm < 0.05).eq(table.sign != comparison.OPEN).all()
+
+
+def test_equal_methods_have_a_p_value_of_one():
+    trials = pd.DataFrame({"seed": [0, 1] * 2, "method": list("aabb"), "auc": [0.5, 0.6, 0.5, 0.6]})
+    gains = comparison.paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=None)
+    assert comparison.tested(gains, test_fraction=None)[["p_value", "sign"]].values.tolist() == [[1.0, comparison.OPEN]]

@@ -69,6 +69,7 @@ DEFAULTS = {
         "schedule": None,
         "learning_rate": 0.2,
         "momentum": 0.9,
+        "optimizer": "sgd",
         "average": 0.5,
         "loss": "cross-entropy",
         "class_weight": None,

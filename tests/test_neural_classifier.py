@@ -51,6 +51,25 @@ def handed_over(monkeypatch):
     return calls
 
 
+# What the noisy gradients go to
+
+
+def test_adam_takes_steps_of_the_learning_rate_and_costs_the_same():
+    """Without averaging and momentum the first step of Adam moves every parameter by the rate, whatever the noise."""
+    one = {
+        "optimizer": "adam",
+        "learning_rate": 0.03,
+        "momentum": 0.0,
+        "average": 0.0,
+        "epochs": 1.0,
+        "sample_rate": 1.0,
+    }
+    model = fit(**one)
+    moved = torch.cat([value.flatten() for value in model.model_.parameters()])
+    assert torch.allclose(moved.abs(), torch.tensor(0.03, dtype=moved.dtype), rtol=1e-3)
+    assert model.guarantee_.event == fit(**one | {"optimizer": "sgd"}).guarantee_.event
+
+
 # What is paid for
 
 
@@ -159,6 +178,7 @@ def test_no_record_makes_it_fail_or_changes_the_guarantee(data, bounds):
         ({"schedule": 3}, "schedule must"),
         ({"learning_rate": 0.0}, "learning_rate must"),
         ({"momentum": 1.0}, "momentum must"),
+        ({"optimizer": "lion"}, "optimizer must"),
         ({"loss": "hinge"}, "loss must"),
         ({"class_weight": "balanced"}, "class_weight must"),
         ({"class_weight": {0: 1.0}}, "class_weight must"),

@@ -98,8 +98,10 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         Steps whose noise, clipping or sampling vary; its noise is scaled to the budget. In place of `epochs`,
         `sample_rate` and `clip_norm`.
     learning_rate, momentum : float
-        Of stochastic gradient descent, on the mean gradient (with weighting "bound": per unit of weight); > 0, in
-        [0, 1).
+        Of the optimiser, on the mean gradient (with weighting "bound": per unit of weight); > 0, in [0, 1).
+    optimizer : {"sgd", "adam"}
+        What the noisy gradients go to. "adam" divides each step by the size of recent gradients, so `clip_norm` sets no
+        step length; `momentum` is its first moment's.
     average : float
         In [0, 1): the model is the mean of those after this share of the steps, the last ones, which costs no privacy.
     loss : {"cross-entropy", "focal"} or RecordLoss
@@ -186,6 +188,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         "schedule": optional(_one_schedule),
         "learning_rate": real(low=0, inclusive="neither"),
         "momentum": real(low=0, high=1, inclusive="low"),
+        "optimizer": choice("sgd", "adam"),
         "average": real(low=0, high=1, inclusive="low"),
         "loss": functools.partial(_named_or_callable, _LOSSES),
         "class_weight": _weights,
@@ -211,6 +214,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         schedule: Schedule | None = None,
         learning_rate: float = 0.2,
         momentum: float = 0.9,
+        optimizer: str = "sgd",
         average: float = 0.5,
         loss: str | RecordLoss = "cross-entropy",
         class_weight: str | dict[Any, float] | None = None,
@@ -234,6 +238,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         self.schedule = schedule
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.optimizer = optimizer
         self.average = average
         self.loss = loss
         self.class_weight = class_weight
@@ -302,6 +307,9 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         """Attributes of the fitted object by name, without its guarantee, computed from the ledger's answers."""
         classes = check_classes("classes", self.classes)
         for_counts, for_cut_off = self._shares()
+        optimizer = functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum)
+        if self.optimizer == "adam":
+            optimizer = functools.partial(torch.optim.Adam, lr=self.learning_rate, betas=(self.momentum, 0.999))
         # What the caller made is tried before anything is paid for.
         descent = Descent(
             self._new_model(n_features, int(ledger.rng.integers(2**63))),
@@ -309,7 +317,7 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
             schedule,
             loss=_LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss,
             weighting=self.weighting,
-            optimizer=functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum),
+            optimizer=optimizer,
             average=self.average,
             device=self.device,
         )

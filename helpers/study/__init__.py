@@ -1,4 +1,5 @@
 """How results are measured and compared.
 
-`metrics` has the numbers, `comparison` gains and tests, `experiments` grids of trials with a store.
+`metrics` has the numbers, `comparison` gains and tests, `experiments` grids of trials with a store,
+`tuning` the protocol by which settings are chosen before methods are compared.
 """

@@ -132,6 +132,53 @@ def tally(gains: pd.DataFrame, by: str | Sequence[str] = ()) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*by, BETTER, WORSE, "settings", "mean gain", "largest gain", "by chance"])
 
 
+def holm(p_values: pd.Series) -> pd.Series:
+    """p-values times the number of hypotheses that are left when their turn comes, the smallest first.
+
+    Of a family of true hypotheses even one is rejected at the level alpha with probability at most alpha, however the
+    tests depend on one another.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+
+    >>> holm(pd.Series([0.04, 0.01, 0.03])).round(2).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    ordered = p_values.sort_values()
+    return (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1.0).reindex(p_values.index)
+
+
+def tested(gains: pd.DataFrame, *, test_fraction: float | None) -> pd.DataFrame:
+    """The gains with the p-value of Student's t, against no gain, and with Holm's correction over all of these rows.
+
+    Parameters
+    ----------
+    gains : DataFrame
+        From `paired_gains`: the family of comparisons that one sentence speaks of.
+    test_fraction : float or None
+        The one of their intervals.
+
+    Returns
+    -------
+    DataFrame
+        With `p_value` (two-sided; below .05 where the interval leaves out 0), `holm`, and `sign` after the correction.
+
+    >>> trials = pd.DataFrame({"seed": [0, 1, 2] * 2, "method": list("aaabbb"), "auc": [.5, .6, .7, .6, .8, .9]})
+    >>> gains = paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=None)
+    >>> tested(gains, test_fraction=None)[["p_value", "holm"]].round(3).to_numpy().tolist()
+    [[0.038, 0.038]]
+    """
+    overlap = 0.0 if test_fraction is None else test_fraction / (1 - test_fraction)
+    error = gains["sd"] * np.sqrt(1 / gains["n"] + overlap)
+    with np.errstate(divide="ignore", invalid="ignore"):  # differences that are all alike
+        p_value = pd.Series(2 * stats.t.sf(np.abs(gains["mean"] / error), gains["n"] - 1), index=gains.index)
+    table = gains.assign(p_value=p_value.where(gains["mean"].ne(0) | gains["sd"].isna(), 1.0))
+    table["holm"] = holm(table["p_value"])
+    decided = table["holm"] < 1 - metrics.LEVEL
+    return table.assign(
+        sign=np.select([decided & (table["mean"] > 0), decided & (table["mean"] < 0)], [BETTER, WORSE], OPEN)
+    )
+
+
 def in_words(gains: pd.DataFrame) -> str:
     """A tally as a phrase: "better in 3 and worse in 1 of 40".
 
