@@ -1,9 +1,10 @@
 """Weighted DP-SGD as "Differential Privacy Under Class Imbalance" prints it, and DP-SGD as the slides print it.
 
-With class weights computed from the labels one record moves the gradients of all others, in every step and whether or
-not it is drawn: `WeightLeak` has the exact privacy loss of such runs, `train_as_printed` runs them. Then the printed
-and the corrected bound on a minibatch average, and the slides' noise with what a threshold test makes of it. What a
-practitioner should use is `helpers.neural.train` with public weights.
+`algorithm_4` is the algorithm to the letter. With class weights computed from the labels one record moves the gradients
+of all others, in every step and whether or not it is drawn: `WeightLeak` (add/remove) and `RelabelledRecord`
+(replace-one) have the exact privacy loss of such runs, `train_as_printed` runs them. Then the printed and the corrected
+bound on a minibatch average, and the slides' noise with what a threshold test makes of it. What a practitioner should
+use is `helpers.neural.train` with public weights.
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy as np
 from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, log_ndtr, ndtr
+from scipy.special import expit, gammaln, log_ndtr, ndtr
 from scipy.stats import binom
 
 from helpers.erm.calibration import class_weights
@@ -31,6 +32,71 @@ _COUNTS = 200  # numbers of steps that a threshold test tries
 
 
 # Algorithm 4
+
+
+def algorithm_4(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    learning_rate: float,
+    clip_norm: float,
+    minibatch: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    steps: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """All models of Algorithm 4 as printed, for logistic regression without intercept that starts at 0.
+
+    Every record is drawn with probability q, and the batch is cut into minibatches in the order of the records. Each
+    gradient is weighted by Equation 7, clipped, and gets noise *of its own*; their sum over the minibatch size B
+    is the step, also where fewer than B records are left. An empty batch makes no step.
+
+    Parameters
+    ----------
+    X : array (n, p)
+    y : array (n,)
+        0 or 1.
+    learning_rate, clip_norm : float
+        eta and C, > 0.
+    minibatch : int
+        B, at least 1.
+    sample_rate : float
+        q in (0, 1].
+    noise_multiplier : float
+        sigma > 0, in units of C.
+    steps : int
+        T, at least 1.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array (T + 1, p)
+        The start and the model after each batch. **Not private** under add/remove: how far a step goes tells how many
+        records were drawn.
+
+    Source: Rosenblatt et al. 2025, Algorithm 4, lines 3 to 11, with its gradient of a linear model.
+
+    >>> no_records = np.zeros((0, 2)), np.zeros(0, dtype=int)
+    >>> rates = {"learning_rate": 1.0, "clip_norm": 1.0, "sample_rate": 1.0, "noise_multiplier": 1.0}
+    >>> algorithm_4(*no_records, minibatch=8, steps=2, rng=np.random.default_rng(0), **rates).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    weights = class_weights(np.maximum(np.bincount(y, minlength=2), 1))[y]
+    models = np.zeros((steps + 1, X.shape[1]))
+    for t in range(steps):
+        theta = models[t].copy()
+        batch = np.flatnonzero(rng.random(len(X)) < sample_rate)
+        for first in range(0, len(batch), minibatch):
+            rows = batch[first : first + minibatch]
+            gradients = (weights[rows] * (expit(X[rows] @ theta) - y[rows]))[:, None] * X[rows]
+            norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+            clipped = gradients / np.maximum(norms / clip_norm, 1.0)
+            noisy = clipped + noise_multiplier * clip_norm * rng.standard_normal(clipped.shape)
+            theta -= learning_rate * noisy.sum(axis=0) / minibatch
+        models[t + 1] = theta
+    return models
 
 
 @dataclass(frozen=True)
@@ -98,11 +164,11 @@ class WeightLeak:
         return furthest(enough, _LARGEST_EPSILON, 0.0, relative=1e-9)
 
     def upper_epsilon(self, delta: float, *, interval: float = 1e-3) -> float:
-        """Epsilon that *no* data sets with these counts exceed, for all models of the run, one minority record more.
+        """Epsilon that *no* such neighbours with these counts exceed, for all models of the run.
 
-        Gradients may be anything up to `gradient_norm`. Given that K of the old records are drawn, their sum moves by
-        at most K times what the weight of one moves it, and the new record adds its own if it is drawn. The worst is
-        that all point in one direction; K is given away.
+        Gradients may be anything up to `gradient_norm`. Given that K of the other records are drawn, their sum moves by
+        at most K times what the weight of one moves it, and the record that changes adds its own if it is drawn. The
+        worst is that all point in one direction; K is given away.
 
         Parameters
         ----------
@@ -120,28 +186,33 @@ class WeightLeak:
         first, last = max(math.floor(n * q - 4 * spread), 0), min(math.ceil(n * q + 9 * spread + 20 * (q < 1)), n)
         sizes = np.unique(np.linspace(first, last, _BLOCKS).astype(int))
         chances = np.diff(binom.cdf(sizes, n, q), prepend=0.0)
-        each, own = self._largest_moves()
-        farthest = (sizes[-1] * each + own) / self.noise_multiplier
+        each, own, left = self._largest_moves()
+        farthest = (sizes[-1] * each + own + left) / self._noise
         end = math.ceil(farthest * (_TAIL + farthest) / interval) + 5
         dots = np.arange(-end, end + 1)
         curves = np.full((2, len(dots)), float(binom.sf(last, n, q)))
         for size, chance in zip(sizes, chances, strict=True):
-            curves += chance * _mixture_deltas(size * each, own, q, self.noise_multiplier, dots * interval)
+            curves += chance * _mixture_deltas(size * each, own, left, q, self._noise, dots * interval)
         pmfs = [create_pmf_pessimistic_connect_dots(interval, dots, np.minimum(curve, 1.0)) for curve in curves]
         composed = PrivacyLossDistribution(*pmfs).self_compose(self.steps)
         return float(composed.get_epsilon_for_delta(delta))
 
     def draw(self, rng: np.random.Generator, runs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sums of all noisy steps of `runs` simulated runs without and with the new record.
+        """Sums of all noisy steps of `runs` simulated runs on the first data set and on its neighbour.
 
         The last model is its start minus the rate times such a sum.
         """
-        noise = math.sqrt(self.steps) * self.noise_multiplier
+        noise = math.sqrt(self.steps) * self._noise
         sums = []
         for terms in self._terms():
             drawn = sum(pull * rng.binomial(count, self.sample_rate, runs) for count, pull in terms)
             sums.append(drawn + rng.normal(0.0, noise, runs))
         return sums[0], sums[1]
+
+    @property
+    def _noise(self) -> float:
+        """Standard deviation of a step's noise, in units of the clipping norm."""
+        return self.noise_multiplier
 
     def _terms(self) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
         """Without and with the new record: chances to be drawn over all steps, and what each draw adds to the sum."""
@@ -153,18 +224,18 @@ class WeightLeak:
     def _pulls(self, n_minority: int) -> NDArray[np.float64]:
         return np.minimum(class_weights([self.n_majority, n_minority]) * self.gradient_norm, 1.0)
 
-    def _largest_moves(self) -> tuple[float, float]:
-        """How far the new record moves the clipped gradient of any old one, at most, and its own."""
+    def _largest_moves(self) -> tuple[float, float, float]:
+        """At most: move of another record's clipped gradient, pull of the record that comes, of the one that goes."""
         n = self.n_majority + self.n_minority
         moved = self.gradient_norm * self.n_majority / (n * (n + 1))  # all weights move by this, up or down
         # 1 - w/w' of the majority and 1 - w'/w of the minority, of which clipping leaves at most that.
         clipped = max(self.n_majority / (n * (self.n_minority + 1)), 1 / (n + 1))
-        return min(moved, clipped), float(self._pulls(self.n_minority + 1)[1])
+        return min(moved, clipped), float(self._pulls(self.n_minority + 1)[1]), 0.0
 
     def _probabilities(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The two laws of the sum of all steps on one fine grid."""
         q, both = self.sample_rate, self._terms()
-        noise = math.sqrt(self.steps) * self.noise_multiplier
+        noise = math.sqrt(self.steps) * self._noise
         means = [sum(count * q * pull for count, pull in terms) for terms in both]
         variances = [noise**2 + sum(count * q * (1 - q) * pull**2 for count, pull in terms) for terms in both]
         step = noise / _GRID
@@ -181,31 +252,72 @@ class WeightLeak:
         return laws[0], laws[1]
 
 
+@dataclass(frozen=True)
+class RelabelledRecord(WeightLeak):
+    """The same in the relation of the paper, with the noise of its proof: replace-one, sensitivity 2 C.
+
+    One of the n0 majority records becomes a minority record. Its gradient points against those of the other majority
+    records before, and along with them after. `noise_multiplier` is over the sensitivity 2 C, so that a step has the
+    noise 2 sigma, and the claim for a given sigma is the same as in `WeightLeak`.
+
+    Source: Rosenblatt et al. 2025, Definition 1 and the conference version's proof of Proposition 6.
+
+    >>> own = [RelabelledRecord(9980, 20, 0.01, 2.0, 2000, gradient_norm=length) for length in (1.0, 5.0)]
+    >>> [round(run.exact_epsilon(1e-5), 2) for run in own], round(own[0].claimed_epsilon(1e-5), 2)
+    ([0.82, 2.78], 0.9)
+    >>> round(own[0].upper_epsilon(1e-5), 2)
+    0.84
+    """
+
+    @property
+    def _noise(self) -> float:
+        return 2 * self.noise_multiplier
+
+    def _terms(self) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+        others, steps = (self.n_majority - 1) * self.steps, self.steps
+        (before, _), (after, joined) = self._both_pulls()
+        return [(others, before), (steps, -before)], [(others, after), (steps, joined)]
+
+    def _largest_moves(self) -> tuple[float, float, float]:
+        (left, _), (_, joined) = self._both_pulls()
+        moved = self.gradient_norm / (self.n_majority + self.n_minority)
+        # 1 - w/w' of the majority and 1 - w'/w of the minority, of which clipping leaves at most that.
+        clipped = max(1 / (self.n_minority + 1), 1 / self.n_majority)
+        return min(moved, clipped), float(joined), float(left)
+
+    def _both_pulls(self) -> NDArray[np.float64]:
+        """Clipped gradients of a majority and a minority record, before (first row) and after the change."""
+        counts = (self.n_majority, self.n_minority), (self.n_majority - 1, self.n_minority + 1)
+        return np.minimum([class_weights(pair) * self.gradient_norm for pair in counts], 1.0)
+
+
 def _log_bernoulli(q: float, t: NDArray) -> NDArray[np.complex128]:
     """log(1 - q + q e^(it)), to the last digit also where it is close to 0: it is multiplied by millions."""
     half = np.sin(t / 2) ** 2
     return 0.5 * np.log1p(-4 * q * (1 - q) * half) + 1j * np.arctan2(q * np.sin(t), 1 - 2 * q * half)
 
 
-def _mixture_deltas(shift: float, own: float, q: float, sigma: float, epsilons: NDArray) -> NDArray[np.float64]:
-    """delta(epsilon) of (1 - q) N(shift) + q N(shift + own) against N(0) and the reverse, rows of (2, len(epsilons)).
+def _mixture_deltas(
+    shift: float, own: float, left: float, q: float, sigma: float, epsilons: NDArray
+) -> NDArray[np.float64]:
+    """delta(epsilon) of (1 - q) N(shift) + q N(shift + own) against (1 - q) N(0) + q N(-left), and the reverse.
 
-    The likelihood ratio grows with x, so the best events are half-lines, with one end for each epsilon.
+    Rows of (2, len(epsilons)). The likelihood ratio grows with x, so the best events are half-lines, with one end for
+    each epsilon.
     """
-    moved = np.array([[shift], [shift + own]])
+    after, before = np.array([[shift], [shift + own]]), np.array([[0.0], [-left]])
     weights = np.array([[1 - q], [q]])
 
-    def parts(x):  # log of the two terms of the likelihood ratio
+    def log_density(means, x):  # over that of N(0)
         with np.errstate(divide="ignore"):
-            return np.log(weights) + (moved * x - moved**2 / 2) / sigma**2
+            return np.logaddexp(*(np.log(weights) + (means * x - means**2 / 2) / sigma**2))
 
     # Where the log ratio is this large: near the best event, delta does not depend on it to first order.
-    grid = np.linspace(-_TAIL * sigma, _TAIL * sigma + shift + own, 20_001)
-    losses = np.logaddexp(*parts(grid))
+    grid = np.linspace(-_TAIL * sigma - left, _TAIL * sigma + shift + own, 20_001)
+    losses = log_density(after, grid) - log_density(before, grid)
 
-    def tails(sign, end):  # of the mixture and of N(0)
-        mixture = np.sum(weights * ndtr(sign * (moved - end) / sigma), axis=0)
-        return mixture, ndtr(-sign * end / sigma)
+    def tails(sign, end):  # of both mixtures
+        return [np.sum(weights * ndtr(sign * (means - end) / sigma), axis=0) for means in (after, before)]
 
     above, below = (tails(sign, np.interp(sign * epsilons, losses, grid)) for sign in (1, -1))
     factor = np.exp(epsilons)

@@ -5,17 +5,17 @@ they stand, to be compared with `helpers.neural.Schedule`, which is what a pract
 public.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from helpers.neural import Schedule
-from helpers.privacy import furthest
+from helpers.privacy import REPLACE_ONE, furthest
 from helpers.validation import check_choice
 
 ORDERS = np.concatenate([np.arange(1.01, 11, 0.01), np.arange(11, 512)])
@@ -144,46 +144,61 @@ def factor_for_sum(sigmas: Sequence[float], epsilon: float, delta: float) -> flo
     return one * math.sqrt(np.sum(np.asarray(sigmas, dtype=float) ** -2.0))
 
 
-def fixed_batches_epsilon(
-    n_steps: int, *, sample_rate: float, noise_multiplier: float, delta: float, interval: float = 1e-4
-) -> float:
-    """A lower bound on epsilon of batches of a fixed size, drawn without replacement, under replace-one.
+def replaced_epsilon(schedule: Schedule, delta: float, *, interval: float = 1e-4) -> float:
+    """Epsilon of a run on Poisson batches if neighbours *replace* a record; upper bound up to its last digits.
 
-    Attained by records of which one pulls with full force and all others not at all: replaced by its opposite, it turns
-    the mixture (1-q) N(0, sigma^2) + q N(1, sigma^2) into its mirror image. Outputs are put into cells and the privacy
-    loss of a cell is rounded down, which can only lower epsilon.
+    A record that pulls one way is replaced by one that pulls the other way, which turns (1-q) N(0, sigma^2) +
+    q N(1, sigma^2) into its mirror image. No other pair of records is worse, so this is what the schedule costs.
 
     Parameters
     ----------
-    n_steps : int
-        T >= 1, each with a fresh batch.
-    sample_rate : float
-        q in (0, 1], the batch's size over the number of records.
-    noise_multiplier : float
-        sigma > 0, in units of the clipping norm.
+    schedule : Schedule
+        Noise multipliers are over the clipping norm, not over the sensitivity of replace-one, which is twice that.
     delta : float
         In (0, 1).
     interval : float
-        Discretisation of the privacy loss in nats; up to T times this is lost.
+        Discretisation of the privacy loss in nats.
 
-    >>> round(fixed_batches_epsilon(1, sample_rate=0.5, noise_multiplier=1.0, delta=1e-3), 2)
+    Source: dp-accounting's accountant under replace-one; that no pair is worse is proved in the chapter on DP-SGD.
+
+    >>> round(replaced_epsilon(Schedule.constant(1, sample_rate=0.5), 1e-3), 2)
     2.95
     """
-    q, sigma = sample_rate, noise_multiplier
-    edges = np.linspace(-1 - 7 * sigma, 1 + 7 * sigma, 1201)
+    accountant = PLDAccountant(REPLACE_ONE, value_discretization_interval=interval)
+    return float(accountant.compose(schedule.event()).get_epsilon(delta))
 
-    def cells(centre):
-        below = ndtr((edges - centre) / sigma)
-        return np.diff(np.r_[0.0, below, 1.0])
 
-    here = np.log((1 - q) * cells(0.0) + q * cells(1.0))
-    loss = privacy_loss_distribution.from_two_probability_mass_functions(
-        dict(enumerate(here[::-1])),  # the edges are symmetric
-        dict(enumerate(here)),
-        pessimistic_estimate=False,
-        value_discretization_interval=interval,
-    )
-    return float(loss.self_compose(n_steps).get_epsilon_for_delta(delta))
+def fixed_batches_epsilon(schedule: Schedule, delta: float, *, interval: float = 1e-4) -> float:
+    """A lower bound on epsilon of batches of a fixed size, drawn without replacement, under either relation.
+
+    All records pull one way, and the one that differs pulls the other way. Where it is drawn it takes the place of
+    another record in the batch, so that the sum moves by *two* clipping norms whether it was added or replaced one:
+    N(0, sigma^2) becomes (1-q) N(0, sigma^2) + q N(2, sigma^2). Privacy losses are rounded down, which can only lower
+    epsilon.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Each step has a fresh batch; its rate q is the size of the batch over the number of records, of the larger data
+        set under add/remove.
+    delta : float
+        In (0, 1).
+    interval : float
+        Discretisation of the privacy loss in nats; up to the number of steps times this is lost.
+
+    >>> round(fixed_batches_epsilon(Schedule.constant(1, sample_rate=0.5), 1e-3), 2)
+    4.26
+    """
+    pairs = np.column_stack([schedule.noise_multipliers, schedule.sample_rates])
+    stages = [
+        privacy_loss_distribution.from_gaussian_mechanism(
+            sigma, sensitivity=2.0, sampling_prob=rate, value_discretization_interval=interval,
+            pessimistic_estimate=False, use_connect_dots=False,
+        ).self_compose(count)
+        for (sigma, rate), count in zip(*np.unique(pairs, axis=0, return_counts=True), strict=True)
+    ]  # fmt: skip
+    whole = functools.reduce(lambda run, stage: run.compose(stage), stages)
+    return float(whole.get_epsilon_for_delta(delta))
 
 
 class Implemented(NamedTuple):

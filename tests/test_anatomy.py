@@ -48,6 +48,7 @@ TO_BE_REWRITTEN = {
     "private-erm", "weighted-erm", "weights-worth", "erm-audit", "dpsgd", "sad-dpsgd", "skin-lesions",
     "coordinate-descent", "fairness", "private-classifiers", "benchmark",
 }  # fmt: skip
+SCALE_UP = {"dpsgd", "sad-dpsgd", "schedules", "ft-transformer", "skin-lesions"}  # they train networks, or could
 WON_OR_LOST = re.compile(r"\b(won|wins?|beats?|loses?|lost|best|highest)\b", re.IGNORECASE)
 STATEMENT = re.compile(r"\{prf:(theorem|proposition|lemma|corollary|algorithm)\}")
 TOOLS = ["claims", "findings", "how-to-rerun", "data-sets", "notation", "glossary", "bibliography"]
@@ -159,6 +160,16 @@ def test_an_appendix_page_belongs_to_a_main_chapter(chapter):
     main = {other.name for other in chapters.chapters() if not other.is_appendix}
     assert chapter.main in main
     assert (chapter.main == chapter.name) == (not chapter.is_appendix)
+
+
+def test_a_chapter_that_trains_privately_scales_up_on_a_gpu(chapter):
+    cells = [cell for cell in chapter.notebook.cells if "gpu" in tags(cell)]
+    assert bool(cells) == (chapter.name in SCALE_UP)
+    for cell in cells:
+        assert "torch.cuda.is_available()" in cell.source
+        # Stored outputs are those of a machine without one: a sentence says what would run.
+        (output,) = cell.outputs
+        assert re.fullmatch(r"(With a GPU, this cell would|skipped:) [^\n]+\n", output.text)
 
 
 # ------------------------------------------------------------------------------------------ the measures measure

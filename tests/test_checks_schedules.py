@@ -13,11 +13,6 @@ from helpers.privacy import REPLACE_ONE, event_epsilon, gaussian_epsilon
 DELTA = 1e-3
 
 
-def fixed(n_steps=2, **others):
-    good = {"sample_rate": 0.5, "noise_multiplier": 1.0, "delta": 1e-3}
-    return printed.fixed_batches_epsilon(n_steps, **good | others)
-
-
 def levels(schedule):
     """Multipliers in order of appearance and the number of steps of each."""
     sigma = schedule.noise_multipliers
@@ -82,18 +77,34 @@ def test_noise_calibrated_by_stages_breaks_the_promise_where_every_record_is_use
     assert event_epsilon(run, DELTA, REPLACE_ONE) > 300
 
 
-def test_full_batches_are_two_gaussians_two_apart():
-    found = printed.fixed_batches_epsilon(4, sample_rate=1.0, noise_multiplier=5.0, delta=1e-5, interval=1e-3)
-    exact = gaussian_epsilon(1e-5, 2 * np.sqrt(4) / 5)
-    assert 0.98 * exact < found <= exact
+@pytest.mark.parametrize("epsilon_of", [printed.fixed_batches_epsilon, printed.replaced_epsilon])
+def test_full_batches_are_two_gaussians_two_apart(epsilon_of):
+    plan = Schedule.step([1, 3], [4.0, 6.0], [1.0, 1.0], sample_rate=1.0)
+    exact = gaussian_epsilon(1e-5, 2 * np.sqrt(1 / 4**2 + 3 / 6**2))
+    assert epsilon_of(plan, 1e-5, interval=1e-3) == pytest.approx(exact, rel=0.02)
 
 
-def test_fixed_batches_lose_more_than_poisson_batches_are_accounted_for():
-    poisson = Schedule.constant(200, sample_rate=0.02)
-    found = printed.fixed_batches_epsilon(200, sample_rate=0.02, noise_multiplier=1.0, delta=1e-5)
-    assert found > 1.3 * poisson.epsilon(1e-5)
+def test_the_bound_for_fixed_batches_is_a_lower_bound_and_close():
+    plan = Schedule.step([50, 100], [1.0, 1.5], [1.0, 1.0], sample_rate=0.02)
+    exact = plan.scaled(0.5).epsilon(1e-5, interval=1e-4)  # the pair's own, rounded up
+    assert 0.97 * exact < printed.fixed_batches_epsilon(plan, 1e-5, interval=1e-4) <= exact
+
+
+def test_fixed_batches_of_explicit_records_have_the_law_of_the_pair():
+    """All records pull down but one, which is added or takes the place of another; a batch is two of four records."""
+    pulls, rng = np.array([-1, -1, -1, 1]), np.random.default_rng(0)
+    sums = np.array([pulls[rng.permutation(4)[:2]].sum() for _ in range(4000)])
+    assert set(sums.tolist()) == {-2, 0}  # without that record always -2
+    assert np.mean(sums == 0) == pytest.approx(2 / 4, abs=0.03)
+
+
+def test_replaced_records_cost_more_and_noise_for_two_norms_is_enough():
+    plan = Schedule.constant(200, sample_rate=0.02)
+    added, replaced = plan.epsilon(1e-5), printed.replaced_epsilon(plan, 1e-5)
+    assert 1.3 * added < replaced < printed.fixed_batches_epsilon(plan, 1e-5)
     # A distance of one Gaussian mechanism between the central limits with and without the mirror image.
-    assert found < gaussian_epsilon(1e-5, 2 * 0.02 * np.sqrt(200 * np.expm1(1.0)))
+    assert replaced < gaussian_epsilon(1e-5, 2 * 0.02 * np.sqrt(200 * np.expm1(1.0)))
+    assert printed.replaced_epsilon(plan.scaled(2.0), 1e-5) < added
 
 
 def test_published_code_divides_where_its_accountant_multiplies():
