@@ -149,7 +149,7 @@ def test_intersecting_with_what_is_feasible_loses_no_gap_of_any_model(records, n
     wide_low, wide_high = gap.of(scores) + np.array([np.minimum(change, 0).sum(), np.maximum(change, 0).sum()])
     assert (low, high) == pytest.approx((max(wide_low - further, least), min(wide_high + further, most)), abs=1e-12)
     rng = RNG(seed)
-    anywhere = rng.normal(size=(20, len(y)))  # models that know of no reach: the wider interval holds some of their gaps
+    anywhere = rng.normal(size=(20, len(y)))  # models without a reach: some gaps are in the wider interval
     near = scores + np.clip(reach, 0, 5) * rng.uniform(-1, 1, (20, len(y)))
     truths = gap.of(np.vstack([anywhere, near]))
     in_wide = (wide_low - further <= truths) & (truths <= wide_high + further)

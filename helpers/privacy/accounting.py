@@ -22,8 +22,8 @@ from dp_accounting import NeighboringRelation, UnsupportedEventError, dp_event, 
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
-from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_privacy_parameters
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from dp_accounting.rdp import RdpAccountant
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_ndtr
@@ -665,7 +665,9 @@ class _LossAccountant(PLDAccountant):
         if self._replace_one and not isinstance(event, self._REPLACE_ONE_EVENTS):
             return self.CompositionErrorDetails(event, "Not accounted for under replace-one.")
         match event:
-            case dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)) if 0 < rate < 1 and noise > 0:
+            case dp_event.PoissonSampledDpEvent(
+                sampling_probability=rate, event=dp_event.GaussianDpEvent(noise_multiplier=noise)
+            ) if 0 < rate < 1 and noise > 0:
                 if do_compose:
                     single = _sampled_gaussian(noise, rate, self._value_discretization_interval)
                     # The library looks for truncation bounds, at some length, even if there is nothing to compose.
