@@ -159,7 +159,7 @@ def test_intersecting_with_what_is_feasible_loses_no_gap_of_any_model(records, n
 
 
 def test_an_interval_of_few_records_is_no_wider_than_trivial():
-    """200 records, two features, epsilon 1: gap and slack together once gave 1.01 of the trivial width."""
+    """200 records, two features, epsilon 1: all scores are within reach of 0, and the slack would lead beyond."""
     rng = RNG(0)
     X, member = rng.normal(size=(200, 2)) / 4, np.arange(200) < 80
     y = (rng.random(200) < expit(5 * X[:, 0])).astype(int)
