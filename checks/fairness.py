@@ -112,11 +112,30 @@ class Gap:
         values = self.events(scores) @ self.coefficients
         return float(values) if values.ndim == 0 else values
 
+    @cached_property
+    def feasible(self) -> tuple[float, float]:
+        """Least and largest F_k of all predictions: -(1 - share of the group) and 1 - share.
+
+        >>> Gap([1, 0, 1, 0], [True, False, False, False]).feasible
+        (-0.75, 0.75)
+        """
+        return self._extremes(np.ones(len(self.y), bool), np.zeros(len(self.y), bool))
+
+    def width_share(self, low: float, high: float) -> float:
+        """Width of an interval over that of `feasible`: 1 says nothing about the gap.
+
+        >>> Gap([1, 0, 1, 0], [True, False, False, False]).width_share(-0.25, 0.5)
+        0.5
+        """
+        least, most = self.feasible
+        return (high - low) / (most - least)
+
     def interval(self, scores: ArrayLike, reach: ArrayLike, slack: float = 0.0) -> tuple[float, float]:
         """Between what two values F_k lies for every model whose scores differ from these by at most `reach`.
 
         Only records with |score| <= reach can change sides. Those that have the event can lose it, the others can gain
-        it, and a coefficient's sign says which of the two raises F_k.
+        it, and a coefficient's sign says which of the two raises F_k. With slack the two values could be beyond what
+        any predictions attain, and are cut there: the interval is within `feasible`.
 
         Parameters
         ----------
@@ -129,11 +148,21 @@ class Gap:
         >>> Gap([1, 0], [True, False]).interval(np.array([1.0, 1.0]), reach=2.0)
         (-0.5, 0.5)
         """
-        near = np.abs(scores) <= np.asarray(reach)
-        change = np.where(self.events(scores), -1.0, 1.0) * self.coefficients * near
-        further = slack * np.abs(self.coefficients).sum()
-        value, down, up = float(self.of(scores)), np.minimum(change, 0).sum(), np.maximum(change, 0).sum()
-        return value + float(down - further), value + float(up + further)
+        low, high = self._extremes(np.abs(scores) <= np.asarray(reach), self.events(scores))
+        (least, most), further = self.feasible, slack * float(np.abs(self.coefficients).sum())
+        return max(low - further, least), min(high + further, most)
+
+    def _extremes(self, free: NDArray[np.bool_], events: NDArray[np.bool_]) -> tuple[float, float]:
+        """Least and largest F_k if the `free` records (n,) may have the event or not, and all others keep theirs."""
+        # Sums over events in the order of `of`, and not the gap plus what changes: rounding never turns the order of two
+        # numbers around, and so cannot put outside what `of` says of one of these models.
+        low, high = (np.where(free, signs, events) @ self.coefficients for signs in self._signs)
+        return float(low), float(high)
+
+    @cached_property
+    def _signs(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whose event lowers the gap, and whose raises it, (n,) each."""
+        return self.coefficients < 0, self.coefficients > 0
 
     def fraction(self, scores: ArrayLike, reach: ArrayLike) -> float:
         """(1 - share)(q_k + q_rest), q the fractions of records with |score| <= reach: a bound of |change of F_k|."""
@@ -171,7 +200,7 @@ class Gap:
         """What to add on either side of `interval` so that it holds for the population, not these records only.
 
         By Hoeffding's inequality for four proportions, with probability 1 - failure over records drawn independently
-        of the models, given the group's share.
+        of the models, given the group's share. The population's gap is within `feasible` too.
 
         >>> round(Gap([1] * 200, [True] * 100 + [False] * 100).sampling(0.01), 3)
         0.173
@@ -294,7 +323,7 @@ def released_gaps(
     >>> gaps = {"first": Gap([1, 0], [True, False])}
     >>> drawn = released_gaps(gaps, [1.0], [[1.0], [-1.0]], 0.1, n_models=2, rng=np.random.default_rng(0))
     >>> drawn["first"].round(3).tolist()
-    [[0.5, 0.498, 0.502], [0.5, 0.498, 0.502]]
+    [[0.5, 0.498, 0.5], [0.5, 0.498, 0.5]]
     """
     coefficients, rows = np.asarray(coefficients, float), np.asarray(rows, float)
     reach = output_reach(np.linalg.norm(rows, axis=1), scale)

@@ -214,7 +214,8 @@ def _record(options) -> None:
     notebook, seconds = _executed(chapter, values, options)
     if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
         raise RunError(f"{chapter.name} was edited while it ran ({', '.join(edited)}); nothing was recorded")
-    provenance |= {"seconds": round(seconds), "jobs": options.jobs or 1}
+    kernel = record.noted_arithmetic(notebook.parent)
+    provenance |= {"seconds": round(seconds), "jobs": options.jobs or 1, "arithmetic": kernel}
     tables = sorted(notebook.parent.glob("*.csv"))
     try:
         kept = record.commit(chapter, tables, provenance, replace=options.replace)

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from helpers import paths
-from helpers.book import chapters
+from helpers.book import chapters, record
 from helpers.book.chapters import Chapter, ChapterError, RunError
 
 PARAMETERS = """\
@@ -251,7 +251,10 @@ def test_run_executes_a_copy(tmp_path):
     )
     before = chapter.path.read_bytes()
     output = chapter.run({"n_seeds": 3}, tmp_path / "run")
-    assert nbformat.read(output, 4).cells[-1].outputs[-1].text == "3\n"
+    *_, last, noting = nbformat.read(output, 4).cells
+    assert last.outputs[-1].text == "3\n"
+    assert noting.metadata.tags == ["remove-cell"]  # not the chapter's, so not on its page
+    assert record.noted_arithmetic(output.parent).keys() == {"blas", "threads", "flushes_denormals"}
     assert (tmp_path / "run" / "counts.csv").read_text() == "n\n3\n"
     assert chapter.path.read_bytes() == before
 

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import kstest
@@ -115,6 +117,65 @@ def test_an_absent_group_has_no_gap_and_no_bound(y, member, notion):
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
+def test_what_is_feasible_is_what_predictions_attain(notion):
+    _, y, member = some_records(1)
+    gap = Gap(y, member, notion)
+    attained = [gap.of(np.array(signs)) for signs in itertools.product((-1, 1), repeat=len(y))]
+    assert gap.feasible == (min(attained), max(attained))
+    share = (gap.counted & member).sum() / gap.counted.sum()
+    assert gap.feasible == pytest.approx((share - 1, 1 - share), abs=1e-15)
+
+
+@given(
+    records=st.lists(st.tuples(st.floats(-2, 2), st.integers(0, 1), st.booleans()), min_size=1, max_size=30),
+    notion=st.sampled_from(NOTIONS),
+    reach=st.one_of(st.just(math.inf), st.floats(0, 3)),
+    slack=st.floats(0, 1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_intersecting_with_what_is_feasible_loses_no_gap_of_any_model(records, notion, reach, slack, seed):
+    """Against the interval as it was before: never outside the feasible range, never wider, no true gap lost."""
+    scores, y, member = (np.array(column) for column in zip(*records, strict=True))
+    gap = Gap(y, member, notion)
+    least, most = gap.feasible
+    low, high = gap.interval(scores, reach, slack)
+    if not all(gap.sizes):
+        assert np.isnan([least, most, low, high]).all()
+        return
+    assert least <= low <= high <= most
+    assert 0 <= gap.width_share(low, high) <= 1
+    change = np.where(gap.events(scores), -1.0, 1.0) * gap.coefficients * (np.abs(scores) <= reach)
+    further = slack * np.abs(gap.coefficients).sum()
+    wide_low, wide_high = gap.of(scores) + np.array([np.minimum(change, 0).sum(), np.maximum(change, 0).sum()])
+    assert (low, high) == pytest.approx((max(wide_low - further, least), min(wide_high + further, most)), abs=1e-12)
+    rng = RNG(seed)
+    anywhere = rng.normal(size=(20, len(y)))  # models without a reach: some gaps are in the wider interval
+    near = scores + np.clip(reach, 0, 5) * rng.uniform(-1, 1, (20, len(y)))
+    truths = np.array([gap.of(one) for one in (*anywhere, *near)])
+    in_wide = (wide_low - further <= truths) & (truths <= wide_high + further)
+    # With no tolerance: in one order of summation, rounding keeps what is at most something else at most that.
+    assert ((low <= truths) & (truths <= high))[in_wide].all()
+    assert ((low <= truths) & (truths <= high))[20:].all()
+
+
+def test_an_interval_of_few_records_is_no_wider_than_trivial():
+    """200 records, two features, epsilon 1: all scores are within reach of 0, and the slack would lead beyond."""
+    rng = RNG(0)
+    X, member = rng.normal(size=(200, 2)) / 4, np.arange(200) < 80
+    y = (rng.random(200) < expit(5 * X[:, 0])).astype(int)
+    gap, shares = Gap(y, member), []
+    assert gap.feasible == pytest.approx((-0.6, 0.6))
+    for seed in range(20):
+        settings = {"regularization": 0.01, "fit_intercept": False, "radius": 1.0, "random_state": seed}
+        model = erm.OutputPerturbationClassifier(1.0, delta=1e-5, **settings).fit(X, y)
+        reach = fairness.output_reach(np.linalg.norm(X, axis=1), model.noise_scale_)
+        low, high = gap.interval(model.decision_function(X), reach, fairness.SLACK)
+        assert gap.feasible[0] <= low <= high <= gap.feasible[1]
+        shares.append(gap.width_share(low, high))
+    assert max(shares) == 1.0  # which says that nothing is known
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_interval_is_exactly_what_models_within_reach_attain(notion, seed):
     scores, y, member = some_records(seed)
@@ -143,7 +204,8 @@ def test_bounds_of_a_case_computed_by_hand():
     assert gap.printed_fraction(scores, 0.3) == pytest.approx(1.0)  # 1/2 + 2/4
     chi = (1 / 0.1 + 1 / 2) / 2 + (1 / 0.1 + 1 / 2 + 1 / 0.2 + 1 / 4) / 4
     assert gap.printed(scores, 0.3) == pytest.approx(0.3 * chi)
-    assert gap.interval(scores, 0.3, slack=0.1) == pytest.approx((-0.1, 0.6))  # .1 times 2 (1 - 1/2)
+    assert gap.interval(scores, 0.3, slack=0.1) == pytest.approx((-0.1, 0.5))  # .1 times 2 (1 - 1/2), and no gap is .6
+    assert gap.width_share(-0.1, 0.5) == pytest.approx(0.6)
     quarter = Gap([1, 1, 0, 0], [True, False, False, False])
     assert quarter.interval(scores, 0.0, slack=0.1) == pytest.approx((0.5 - 0.15, 0.5 + 0.15))  # 2 (1 - 1/4)
 

@@ -546,7 +546,7 @@ def test_record_keeps_tables_with_their_provenance(tiny, tmp_path, capsys):
     record = json.loads((results / "tiny-a.json").read_text())
     assert record["parameters"] == {"n": 7}
     assert record["sha256"] == hashlib.sha256((results / "tiny-a.csv").read_bytes()).hexdigest()
-    assert {"commit", "dirty", "machine", "cores", "date", "seconds", "jobs", "python"} <= set(record)
+    assert {"commit", "dirty", "machine", "cores", "date", "seconds", "jobs", "python", "arithmetic"} <= set(record)
     assert "helpers.book.results" in record["parts"]
     assert main(["status"]) == 0
     assert "earlier code" not in capsys.readouterr().out

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -108,13 +109,25 @@ def test_calibration_asks_the_accountant_few_times(monkeypatch, rate, epsilon):
     assert len(asked) <= 14
 
 
-def test_many_levels_are_rounded_down_and_only_for_the_accountant():
+def test_full_batches_of_many_levels_are_one_gaussian_mechanism():
     schedule = Schedule(np.geomspace(20.0, 60.0, 300), np.ones(300), np.ones(300))
-    exact = schedule.guarantee(DELTA).event
     mu = np.sqrt(np.sum(schedule.noise_multipliers**-2.0))
-    truth = gaussian_epsilon(DELTA, mu)
-    assert truth < schedule.epsilon(DELTA) < 1.02 * truth
-    assert len(exact.events) == 300
+    assert schedule.epsilon(DELTA) == pytest.approx(gaussian_epsilon(DELTA, mu), rel=1e-12)
+    assert len(schedule.guarantee(DELTA).event.events) == 300
+
+
+@pytest.mark.parametrize(("accountant", "of_library"), [("pld", PLDAccountant), ("rdp", RdpAccountant)])
+def test_many_levels_are_composed_as_they_are(accountant, of_library):
+    """90 different steps, by the library's own accountant, which is asked about one step after the other."""
+    schedule = Schedule(np.geomspace(0.9, 3.0, 90), np.ones(90), np.full(90, 0.02))
+    way = {"value_discretization_interval": 1e-3} if accountant == "pld" else {}
+    one_by_one = of_library(ADD_REMOVE, **way) if way else of_library(neighboring_relation=ADD_REMOVE)
+    for sigma in schedule.noise_multipliers.tolist():
+        one_by_one.compose(PoissonSampledDpEvent(0.02, GaussianDpEvent(sigma)))
+    epsilon = schedule.epsilon(DELTA, accountant=accountant)
+    assert epsilon == pytest.approx(one_by_one.get_epsilon(DELTA), rel=1e-6)
+    if accountant == "pld":  # the grid of losses is rounded up, which costs far less than a thousandth
+        assert schedule.epsilon(DELTA, interval=2.5e-4) <= epsilon <= 1.001 * schedule.epsilon(DELTA, interval=2.5e-4)
 
 
 # One budget for more than the steps

@@ -344,6 +344,21 @@ def test_a_poisson_sampled_gaussian_step_matches_its_mixture(rate, epsilon):
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("noise", "rate", "count", "interval"),
+    [(0.8, 0.01, 1, 1e-3), (3.0, 0.2, 40, 1e-3), (0.3, 0.5, 2, 1e-2), (0.04, 0.9, 1, 0.1), (0.02, 1e-3, 1, 0.1),
+     (1.0, 1e-6, 5, 1e-4), (1.0, 0.9999999, 3, 1e-3), (500.0, 0.3, 9, 1e-4)],
+)  # fmt: skip
+def test_sampled_gaussian_steps_are_those_of_the_library(noise, rate, count, interval):
+    """In both directions, from almost no noise to almost no loss, at every delta."""
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), count)
+    library = PLDAccountant(ADD_REMOVE, value_discretization_interval=interval).compose(event)
+    for delta in (1e-2, 1e-5, 1e-9):
+        assert event_epsilon(event, delta, ADD_REMOVE, interval=interval) == pytest.approx(
+            library.get_epsilon(delta), rel=1e-6, abs=1e-9
+        )
+
+
 @settings(max_examples=12)  # each composes up to 34 distributions of the privacy loss
 @given(noise=st.floats(1.0, 8.0), scale=st.floats(1.0, 10.0), count=st.integers(1, 30), pure=st.floats(0.01, 0.4))
 def test_pld_is_never_worse_than_rdp(noise, scale, count, pure):

@@ -300,6 +300,27 @@ def test_the_origin_names_commit_code_and_machine(monkeypatch):
     assert record._git("rev-parse", "HEAD") is None
 
 
+def test_the_arithmetic_is_that_of_the_kernel_at_the_end_of_its_run(tmp_path, monkeypatch):
+    """Also where the chapter's code has changed it; the state of this process is left as it was."""
+    monkeypatch.setenv("DPBOOK_RUN_FOLDER", str(tmp_path))
+    for code, flushed in (("", False), ("import torch; assert torch.set_flush_denormal(True); ", True)):
+        code += "from helpers.book import record; record.note_arithmetic()"
+        environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+        found = record.noted_arithmetic(tmp_path)
+        assert found["flushes_denormals"] is flushed
+        assert found["threads"]
+        assert set(found["threads"].values()) <= {1, 2}  # a machine with one core gives one
+        assert all(re.fullmatch(r"\w+ [\d.]+", library) for library in found["blas"])
+    assert not record.arithmetic()["flushes_denormals"]
+
+
+def test_tables_recorded_before_the_arithmetic_was_noted_are_as_good_as_ever(folder):
+    keep(folder, 1)
+    assert "arithmetic" not in results.read(NAMES[0])[1]
+    assert book.recorded(NAMES[0])[0]["value"].unique().tolist() == [1]
+
+
 def test_a_damaged_provenance_is_named_and_does_not_stop_the_status(folder, monkeypatch, capsys):
     from helpers.book import chapters
 

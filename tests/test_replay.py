@@ -36,7 +36,7 @@ from helpers.meta import search
 from helpers.neural import FTTransformer, Schedule
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, ApproximateDpEvent, Ledger, event_epsilon, randomness
 from helpers.privacy.ledger import Terms
-from helpers.synthesis import MST
+from helpers.synthesis import GEM, MST
 from helpers.synthesis.base import MixtureSynthesizer
 
 FITTED = [cls for cls in inventory.private() if not hasattr(cls, "fit_resample")]  # samplers release nothing themselves
@@ -50,7 +50,10 @@ def variants(cls):
         domain = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=4)
         choosing = {"domain": domain, "workload": "all"} | ({} if cls is MST else {"k": 2})
         labels = Domain.from_bounds(np.tile([-1.0, 1.0], (inventory.n_features(cls), 1)), n_bins=1)
-        return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE}, choosing | {"domain": labels})
+        # One marginal alone: GEM's of all attributes, AIM's of the label. All noise is Gaussian then.
+        whole = {"domain": domain, "workload": "label", "k": inventory.n_features(cls) + 1 if cls is GEM else 1}
+        alone = () if cls is MST else (whole, whole | {"neighbouring": ADD_REMOVE})
+        return (*found, choosing, choosing | {"neighbouring": ADD_REMOVE}, choosing | {"domain": labels}, *alone)
     if issubclass(cls, OutputPerturbationClassifier):
         strong = {"loss": "huber", "regularization": 10.0}  # under this penalty every record pulls with all its force
         return (*found, strong, strong | {"delta": 1e-3})

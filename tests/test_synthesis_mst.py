@@ -71,6 +71,15 @@ def test_gaussian_noise_alone_is_charged_by_its_exact_curve(epsilon, delta, doma
         assert rho / zcdp_budget(epsilon, delta) == pytest.approx(1.176, abs=1e-3)
 
 
+def test_one_attribute_beside_the_label_leaves_no_choice():
+    """Its pair is the whole tree with either workload, so both are charged alike."""
+    X, y = bits(100)
+    for workload in ("all", "label"):
+        event = MST(1.0, domain=TINY, workload=workload).fit(X[:, :1], y).guarantee_.event
+        assert event_epsilon(event, 1e-5, REPLACE_ONE) == pytest.approx(1.0, rel=1e-6)
+        assert {type(part.event) for part in event.events if hasattr(part, "event")} <= {GaussianDpEvent}
+
+
 def test_the_noise_that_was_added_is_the_noise_that_was_paid_for():
     X, y = bits(300)
     domain, found = BITS, []

@@ -28,6 +28,8 @@ from helpers.book.parameters import ChapterError, Parameter, read_cell, read_con
 if TYPE_CHECKING:  # reading notebooks as JSON spares the command line a second
     import nbformat
 
+_LAST_CELL = "from helpers.book import record\n\nrecord.note_arithmetic()"  # of every run
+
 
 class RunError(RuntimeError):
     """A chapter that was started and did not finish; the message says where it stopped."""
@@ -234,6 +236,8 @@ class Chapter:
     def run(self, values: dict[str, Any], folder: Path) -> Path:
         """Execute a copy of the chapter with other parameters and return the executed notebook's path.
 
+        A last cell is added, which notes in the folder with what threads and rounding the kernel has computed.
+
         Parameters
         ----------
         values : dict
@@ -257,16 +261,21 @@ class Chapter:
         except ValueError as error:
             raise ChapterError(str(error)) from None
         check_writable(folder)
+        import nbformat
         import papermill
 
         (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         values = own_data.link(values, folder)
         output = folder / f"{self.name}.ipynb"
+        notebook = self.notebook
+        # Only the kernel knows what the chapter's code made of its threads and its rounding, and only at the end.
+        notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL, metadata={"tags": ["remove-cell"]}))
+        nbformat.write(notebook, output)
         os.environ["DPBOOK_RUN_FOLDER"] = str(folder)  # for the kernel
         try:
             with _reported(output):
                 papermill.execute_notebook(
-                    str(self.path), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
+                    str(output), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
                 )
         finally:
             del os.environ["DPBOOK_RUN_FOLDER"]

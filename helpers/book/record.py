@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,13 +20,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from helpers import paths, sources
 from helpers.book import freshness, results
 from helpers.book.chapters import Chapter, ChapterError
 
+_ARITHMETIC = "arithmetic.json"  # in the folder of a run
+
 
 def origin(chapter: Chapter, values: dict[str, Any]) -> dict[str, Any]:
-    """Where a run of `chapter` with `values` comes from, taken before it starts; a run adds `seconds` and `jobs`.
+    """Where a run of `chapter` with `values` comes from, taken before it starts.
+
+    A run adds `seconds`, `jobs`, and the `arithmetic` of its kernel; tables recorded before that was noted lack it.
 
     Returns
     -------
@@ -46,6 +53,39 @@ def origin(chapter: Chapter, values: dict[str, Any]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
+
+
+def arithmetic() -> dict[str, Any]:
+    """What the last digits of this process's results can depend on besides code, versions and processor.
+
+    Returns
+    -------
+    dict
+        `blas`: the libraries of linear algebra, each with its version. `threads`: the largest number of threads of each
+        kind of pool ("openblas", "openmp"); trials of `experiments.run` have one, whatever stands here.
+        `flushes_denormals`: whether numbers below 2^-1022 are taken for 0 (as after `torch.set_flush_denormal(True)`).
+    """
+    pools = threadpool_info()
+    threads: dict[str, int] = {}
+    for pool in pools:
+        threads[pool["internal_api"]] = max(pool["num_threads"], threads.get(pool["internal_api"], 0))
+    return {
+        "blas": sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools if pool["user_api"] == "blas"}),
+        "threads": dict(sorted(threads.items())),
+        # A state of the processor, for which torch has a setter and no getter: seen from what it does to a number.
+        "flushes_denormals": sys.float_info.min / 2 == 0,
+    }
+
+
+def note_arithmetic() -> None:
+    """Leave this kernel's `arithmetic` in the folder of its run, for the process that records; called by a run."""
+    folder = Path(os.environ["DPBOOK_RUN_FOLDER"])
+    (folder / _ARITHMETIC).write_text(json.dumps(arithmetic(), indent=2) + "\n", encoding="utf-8")
+
+
+def noted_arithmetic(folder: Path) -> dict[str, Any]:
+    """What the kernel of the run in this folder has noted."""
+    return json.loads((folder / _ARITHMETIC).read_text(encoding="utf-8"))
 
 
 def refuse_conflicts(chapter: Chapter, values: dict[str, Any], tables: Collection[str]) -> None:
@@ -83,7 +123,7 @@ def commit(
     tables : sequence of Path
         CSV files of one run; they are copied.
     provenance : dict
-        `origin` with `seconds` and `jobs`; the SHA-256 of each file is added.
+        `origin` with `seconds`, `jobs` and `arithmetic`; the SHA-256 of each file is added.
     replace : bool
         Whether tables that were recorded with other parameters may be replaced.
 

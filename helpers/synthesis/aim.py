@@ -13,7 +13,7 @@ import numpy as np
 
 from helpers.privacy import REPLACE_ONE
 from helpers.synthesis.base import Fitted, MixtureSynthesizer
-from helpers.synthesis.curator import Curator, Measurement
+from helpers.synthesis.curator import Attributes, Curator, Measurement
 from helpers.synthesis.mixture import Loss, MixtureFit, Target
 
 _ROUNDS_PER_ATTRIBUTE = 4  # 16 as published: too many for some thousand records, whose single attributes drown then
@@ -53,7 +53,9 @@ class AIM(MixtureSynthesizer):
     Notes
     -----
     How much a round costs depends on noisy answers before it, so the guarantee is that of the whole budget in zCDP,
-    which the rounds never exceed (a privacy filter: Feldman and Zrnic 2021).
+    which the rounds never exceed (a privacy filter: Feldman and Zrnic 2021). With k = 1 and the workload "label" there
+    is one candidate and nothing to choose: all noise is Gaussian, and the filter is that of one Gaussian mechanism
+    (Smith and Thakurta 2022).
 
     Proof: in the literature (zero-concentrated composition under a privacy filter); how far a record moves counts and
     choices is enumerated in `tests/test_synthesis_curator.py`.
@@ -68,7 +70,15 @@ class AIM(MixtureSynthesizer):
     (1.0, '(1, 1e-05)-DP, replace-one')
     """
 
-    _source = "AIM (McKenna et al. 2022), in zCDP, with a mixture as model"
+    _source = "AIM (McKenna et al. 2022), with a mixture as model"
+
+    def _candidates(self, n_attributes: int) -> list[Attributes]:
+        """Marginals of at most k attributes that may be measured after the single attributes."""
+        orders = range(1, min(self.k, n_attributes) + 1)
+        return [one for order in orders for one in self._workload(n_attributes, order)]
+
+    def _makes_choices(self, n_attributes: int) -> bool:
+        return len(self._candidates(n_attributes)) > 1
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         left, each = budget, budget / (_ROUNDS_PER_ATTRIBUTE * len(sizes))
@@ -81,8 +91,9 @@ class AIM(MixtureSynthesizer):
             measurements.append(curator.measure((j,), _MEASURED * each))
             left -= _MEASURED * each
         self._improve(fit, measurements, n_records, n_steps=len(sizes) * self.max_iters)
-        orders = range(1, min(self.k, len(sizes)) + 1)
-        candidates = [one for order in orders for one in self._workload(len(sizes), order)]
+        candidates = self._candidates(len(sizes))
+        # One candidate leaves nothing to choose: its measurement gets the whole of a round's budget.
+        share = _MEASURED if self._makes_choices(len(sizes)) else 1.0
         # How much each says about the workload: the attributes that it shares with its marginals.
         shared = Counter(j for attributes in self._workload(len(sizes)) for j in attributes)
         weights = np.array([float(sum(shared[j] for j in candidate)) for candidate in candidates])
@@ -94,15 +105,17 @@ class AIM(MixtureSynthesizer):
             each = left if left < 2 * each else each
             left -= each
             # Standard deviation of the noise that `Curator.measure` will add to a cell.
-            scale = math.sqrt((2 if self.neighbouring is REPLACE_ONE else 1) / (2 * _MEASURED * each))
+            scale = math.sqrt((2 if self.neighbouring is REPLACE_ONE else 1) / (2 * share * each))
             # Expected l1 length of the noise alone: sqrt(2 / pi) standard deviations a cell. Only what exceeds it is
             # worth a measurement.
             noise = math.sqrt(2 / math.pi) * scale * cells
             mixture = fit.mixture()
             expected = [n_records * mixture.marginal(candidate) for candidate in candidates]
-            for_choice = (1 - _MEASURED) * each
-            chosen = curator.choose_farthest(candidates, expected, for_choice, weights=weights, penalties=noise)
-            measurements.append(curator.measure(candidates[chosen], _MEASURED * each))
+            chosen = 0
+            if share < 1:
+                for_choice = (1 - share) * each
+                chosen = curator.choose_farthest(candidates, expected, for_choice, weights=weights, penalties=noise)
+            measurements.append(curator.measure(candidates[chosen], share * each))
             self._improve(fit, measurements, n_records, n_steps=self.max_iters)
             moved = n_records * fit.mixture().marginal(candidates[chosen]) - expected[chosen]
             if np.abs(moved).sum() <= noise[chosen]:

@@ -4,6 +4,7 @@
 How the distribution is learned is left to the subclasses.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from itertools import combinations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from dp_accounting import NeighboringRelation
-from dp_accounting.dp_event import ZCDpEvent
+from dp_accounting.dp_event import DpEvent, GaussianDpEvent, ZCDpEvent
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -26,6 +27,7 @@ from helpers.privacy import (
     ApproximateDpEvent,
     Ledger,
     PrivateMixin,
+    gaussian_mu,
     zcdp_budget,
 )
 from helpers.privacy.randomness import check_random_state
@@ -86,7 +88,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
         check_cells(self._workload(len(sizes)), sizes, decisive)
         records = (X, y) if domain is None else domain.encode(X, y)
         ledger = coded = Ledger(records, self.neighbouring, self._noise_generator(X, y))
-        total = self._total_budget()
+        total = self._total_budget(len(sizes))
         # The parts that the synthesiser adds up in floating point then stay within the whole.
         budget = total * (1 - _ROUNDING)
         if domain is None:
@@ -100,9 +102,7 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
             model = self._fit_model(curator, domain.sizes, budget)
         public = f"domain public (bins, categories, set of labels): {domain.basis}"
         known = "set of labels public" if self.domain is None else public
-        bound = None  # the bill is the same for all answers
-        if self._is_adaptive():
-            bound = ApproximateDpEvent(total, 0.0) if self._pure else ZCDpEvent(total)
+        bound = self._bound(len(sizes), total)
         guarantee = ledger.guarantee(self.epsilon, self.delta, source=self._source, assumes=[known], bound=bound)
         # Only now, after the bill was held against the budget, does the object hold anything.
         self.__dict__.update(model, domain_=domain, classes_=np.array(classes), guarantee_=guarantee)
@@ -157,20 +157,24 @@ class Synthesizer(SharedParameters, PrivateMixin, BaseEstimator, ABC):
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         """Ask the curator within the budget; `model_` and what else is kept."""
 
-    def _is_adaptive(self) -> bool:
-        """Whether the number or the price of questions depends on earlier answers.
+    def _total_budget(self, n_attributes: int) -> float:
+        """The whole budget as the curator counts it: epsilon, or rho in zero-concentrated privacy."""
+        return float(self.epsilon)
+
+    def _bound(self, n_attributes: int, total: float) -> DpEvent | None:
+        """What no bill exceeds, if the number or the price of questions depends on earlier answers, else None.
 
         The bill then differs from run to run, so the guarantee is that of the whole budget.
         """
-        return True
-
-    def _total_budget(self) -> float:
-        """The whole budget as the curator counts it: epsilon, or rho in zero-concentrated privacy."""
-        return float(self.epsilon) if self._pure else zcdp_budget(float(self.epsilon), float(self.delta))
+        return ApproximateDpEvent(total, 0.0)
 
 
 class ZcdpSynthesizer(Synthesizer):
-    """Base of those that add Gaussian noise, account for it in zCDP, and choose among marginals."""
+    """Base of those that add Gaussian noise, and may choose among marginals by the exponential mechanism.
+
+    With choices the account is in zCDP. Without any, all noise is Gaussian: however it is divided, it is one Gaussian
+    mechanism, whose exact curve affords more (Dong, Roth and Su 2022, Corollary 3.3; Balle and Wang 2018).
+    """
 
     _pure = False
     _allowed: ClassVar[dict] = {
@@ -184,6 +188,18 @@ class ZcdpSynthesizer(Synthesizer):
         self.delta = delta
         self.neighbouring = neighbouring
         self.workload = workload
+
+    @abstractmethod
+    def _makes_choices(self, n_attributes: int) -> bool:
+        """Whether it ever chooses among marginals; public, and known before the fit."""
+
+    def _total_budget(self, n_attributes: int) -> float:
+        if self._makes_choices(n_attributes):
+            return zcdp_budget(float(self.epsilon), float(self.delta))
+        return gaussian_mu(self.epsilon, self.delta) ** 2 / 2  # rho of one Gaussian mechanism
+
+    def _bound(self, n_attributes: int, total: float) -> DpEvent | None:
+        return ZCDpEvent(total) if self._makes_choices(n_attributes) else GaussianDpEvent(1 / math.sqrt(2 * total))
 
 
 class MixtureSynthesizer(ZcdpSynthesizer):

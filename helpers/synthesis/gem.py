@@ -101,7 +101,8 @@ class GEM(MixtureSynthesizer):
     A choice with probability proportional to exp(alpha e score/s), s the score's sensitivity, is the exponential
     mechanism at 2 alpha e and costs (2 alpha e)^2/8 = (alpha e)^2/2 in zCDP (Cesar and Rogers 2021); Gaussian noise of
     standard deviation s/((1 - alpha) e) costs ((1 - alpha) e)^2/2. T such rounds fill the budget at
-    e = sqrt(2 rho/(T (alpha^2 + (1 - alpha)^2))).
+    e = sqrt(2 rho/(T (alpha^2 + (1 - alpha)^2))). Where the workload is a single marginal, all noise is Gaussian, and
+    rho is that of the one Gaussian mechanism that it makes.
 
     Deviations from the published code, with `PAPER` too: steps look at four measured marginals instead of all;
     the loss is a sum of powers, not a norm divided by the number of cells; the running mean is that of the newest
@@ -123,7 +124,7 @@ class GEM(MixtureSynthesizer):
     (1.0, '(1, 1e-05)-DP, replace-one')
     """
 
-    _source = "GEM (Liu, Vietri and Wu 2021), in zCDP"
+    _source = "GEM (Liu, Vietri and Wu 2021)"
     _allowed: ClassVar[dict] = {
         "T": integer(low=1),
         "alpha": real(low=0, high=1, inclusive="neither"),
@@ -164,15 +165,20 @@ class GEM(MixtureSynthesizer):
         if self.parameterization == "network":
             check_integer("n_components", self.n_components, low=2)  # batch normalisation of one is undefined
 
-    def _is_adaptive(self) -> bool:
-        return False
+    def _makes_choices(self, n_attributes: int) -> bool:
+        return len(self._workload(n_attributes)) > 1
+
+    def _bound(self, n_attributes: int, total: float) -> None:
+        return None  # rounds and their prices are fixed beforehand
 
     def _fit_model(self, curator: Curator, sizes: tuple[int, ...], budget: float) -> Fitted:
         # Under add/remove the number of records is measured first, at the price of a round.
         rho = budget / (self.T if self.neighbouring is REPLACE_ONE else self.T + 1)
         n_records = curator.total(rho)
         workload = self._workload(len(sizes))
-        choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2) if len(workload) > 1 else 0.0
+        choice_share = 0.0
+        if self._makes_choices(len(sizes)):
+            choice_share = self.alpha**2 / (self.alpha**2 + (1 - self.alpha) ** 2)
         rng = curator.ledger.rng  # of the first parameters and of the order of steps
         if self.parameterization == "direct":
             fit = MixtureFit(self.n_components, sizes, rng)
