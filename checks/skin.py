@@ -31,9 +31,9 @@ from dp_accounting.dp_event import (
     SelfComposedDpEvent,
 )
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from scipy.stats import binom
-from sklearn.metrics import matthews_corrcoef
+from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef, roc_auc_score
 from torch import Tensor, nn
 
 from checks.image_features import rings
@@ -522,6 +522,28 @@ def linear_head(n_features: int, n_classes: int) -> nn.Linear:
 
 
 # ----------------------------------------------------------------------------------------------- tuning, by one rule
+
+
+def validation_score(logits: ArrayLike, prior: ArrayLike, y: ArrayLike) -> float:
+    """What settings are chosen by: accuracy and AUC of the most probable class, plus balanced accuracy by the prior.
+
+    The three have the values that `decided` gives them.
+
+    Parameters
+    ----------
+    logits : array (n, K)
+    prior : array (K,)
+    y : array of integers (n,)
+        Every class is there.
+
+    >>> validation_score([[2.0, 1.0, 0.0], [2.0, 1.0, 0.9], [0.0, 1.0, 2.0]], [1.5, 0.0, 0.0], [0, 1, 2])
+    2.0
+    """
+    logits, y = np.asarray(logits, dtype=float), np.asarray(y)
+    p = softmax(logits, axis=1)
+    auc = [roc_auc_score(y == k, p[:, k]) for k in range(logits.shape[1])]
+    fair = (logits - np.asarray(prior)).argmax(1)
+    return float(np.mean(logits.argmax(1) == y) + np.mean(auc) + balanced_accuracy_score(y, fair))
 
 
 @dataclass(frozen=True, eq=False)

@@ -166,6 +166,8 @@ def test_the_prior_decision_finds_rare_classes(records):
     assert prior["balanced_accuracy"] > likely["balanced_accuracy"] + 0.05
     assert likely["accuracy"] > prior["accuracy"]
     assert likely["auc"] == prior["auc"] > 0.8
+    told = skin.validation_score(model.logits(frame.rows(records[0])), model.prior, records[1])
+    assert told == pytest.approx(likely["accuracy"] + likely["auc"] + prior["balanced_accuracy"])
 
 
 def test_weights_and_offset_are_part_of_the_prior(records):
