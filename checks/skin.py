@@ -3,27 +3,45 @@
 The features are of single images and need no training (`checks.image_features`). Their *frame* is what descent needs
 to know of the data before it starts: how many records each class has, where the features lie and which of their
 directions are long. It is released with a part of the budget, and the schedule is calibrated beside it, so that both
-together meet the budget. A linear model learns from the frame's rows, a small network from standardised maps; loading
-images and choosing rates and clipping norms are left to the chapters.
+together meet the budget. A linear model learns from the frame's rows, a small network from standardised maps.
+
+Three things are here for comparisons: the same models without privacy (`fit_openly`), the rule by which every method
+gets its own learning rate and clipping norm (`tuned`), and the guarantee for all images of a lesion (`group_event`,
+`image_budget`). Loading images and naming the grids are left to the chapters.
 """
 
+import copy
 import functools
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from dp_accounting import DpEvent
+from dp_accounting.dp_event import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    MixtureOfGaussiansDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
-from sklearn.metrics import matthews_corrcoef
+from scipy.special import log_softmax, softmax
+from scipy.stats import binom
+from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef, roc_auc_score
 from torch import Tensor, nn
 
 from checks.image_features import rings
-from helpers.neural import Schedule, train
-from helpers.neural.models import Pixels, drawn_from, with_prior, zeroed
-from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, gaussian_multiplier, noise_generator
+from helpers.neural import CrossEntropy, Schedule, train
+from helpers.neural.losses import RecordLoss
+from helpers.neural.models import Pixels, ResNet18, drawn_from, load_pretrained, with_prior, zeroed
+from helpers.privacy import ADD_REMOVE, Guarantee, Ledger, event_epsilon, gaussian_multiplier, noise_generator
+from helpers.privacy.accounting import furthest
 from helpers.study import metrics
 from helpers.validation import check_integer
 
@@ -34,6 +52,8 @@ _RIDGE, _LONGEST = 0.003, 1.5
 _GRID = 4096  # noise is keyed by the rows, and the last bits of eigenvectors differ between machines
 _OUTERMOST, _MAP_GRID = 4.0, 256  # of standardised maps, in two standard deviations of their means; the same for maps
 _RINGS = 3
+_SHARES = (0.1, 0.1, 0.1, 0.25)  # of epsilon, for counts, centre, scale and second moments
+_OPEN_BATCH = 256  # records of a step without privacy
 # PLD with a coarse grid: schedules have a few levels, and a sweep asks for many of them.
 ACCOUNTING: dict[str, Any] = {"accountant": "pld", "interval": 2e-3}
 
@@ -64,6 +84,10 @@ class Frame:
     def log_prior(self) -> NDArray[np.float64]:
         """Logarithms of the noisy class shares (K,)."""
         return np.log(self.counts / self.counts.sum())
+
+    def weights(self, power: float) -> NDArray[np.float64]:
+        """Class weights (K,): (smallest count / count)^power, by the noisy counts, so at most 1."""
+        return (self.counts.min() / self.counts) ** power
 
     def rows(self, X: ArrayLike) -> NDArray[np.float32]:
         """Rows (..., d), of length at most 1.5, of features (..., d)."""
@@ -129,7 +153,7 @@ def release_frame(
     if X.ndim != 2 or y.shape != X.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(f"X and y must be features (n, d) and integers (n,), got {X.shape} and {y.dtype} {y.shape}")
     ledger = Ledger((X, y), ADD_REMOVE, noise_generator(random_state, "frame", epsilon, delta, X, y))
-    usual, finer = (gaussian_multiplier(share * epsilon, delta / 10) for share in (0.1, 0.25))
+    usual, *_, finer = (event.noise_multiplier for event in frame_events(epsilon, delta))
     counts = ledger.gaussian(lambda records: np.bincount(records[1], minlength=n_classes)[:n_classes], 1.0, usual)
     n = max(counts.sum(), 1.0)
     centre = ledger.gaussian(lambda records: _cut(records[0], _LENGTH).sum(0), _LENGTH, usual) / n
@@ -145,6 +169,11 @@ def release_frame(
     whitening = (vectors / np.sqrt(values + _RIDGE)) @ vectors.T / size
     events = tuple(event for event, times in ledger.bill.items() for _ in range(times))
     return Frame(np.maximum(counts, 1.0), centre, scale, whitening, events)
+
+
+def frame_events(epsilon: float, delta: float) -> tuple[GaussianDpEvent, ...]:
+    """What `release_frame` spends at this budget: four Gaussian sums, known before any record is seen."""
+    return tuple(GaussianDpEvent(gaussian_multiplier(share * epsilon, delta / 10)) for share in _SHARES)
 
 
 def _cut(rows: NDArray, length: float) -> NDArray:
@@ -207,13 +236,11 @@ def fit(
         As in `fit_network`.
     """
     rows, n_classes = np.asarray(rows), len(frame.counts)
-    weights = (frame.counts.min() / frame.counts) ** power
+    weights = frame.weights(power)
     shift = frame.log_prior if offset else np.zeros(n_classes)
     usual: dict[str, Any] = {"class_weight": weights, "weighting": "bound"}
     usual["augment"] = nn.Identity() if rows.ndim == 3 else None
-    model = nn.utils.skip_init(nn.Linear, rows.shape[-1], n_classes, bias=False)
-    nn.init.zeros_(model.weight)
-    done = fit_network(frame, model, rows, y, plan, prior=shift, **usual | options)
+    done = fit_network(frame, linear_head(rows.shape[-1], n_classes), rows, y, plan, prior=shift, **usual | options)
     learnt = done.model.get_parameter("model.weight").detach().double().numpy()
     return Linear(learnt, shift, frame.log_prior + np.log(weights), done.guarantee)
 
@@ -331,6 +358,26 @@ class ResidualCNN(nn.Module):
         return self.head(self.body(x).mean((2, 3)))
 
 
+def backbone(weights: str, n_classes: int, *, seed: int = 0) -> ResNet18:
+    """A ResNet-18 for images of bytes, with pretrained weights from a file; a new last layer starts from zero.
+
+    Parameters
+    ----------
+    weights : str
+        File with a state dict in torchvision's names, pretrained on public images. Empty: random starting values, to
+        try the code.
+    n_classes, seed
+        As for `helpers.neural.models.ResNet18`.
+
+    Raises
+    ------
+    ValueError, OSError, pickle.UnpicklingError
+        As `helpers.neural.models.load_pretrained`.
+    """
+    model = ResNet18(n_classes, seed=seed)
+    return load_pretrained(model, weights) if weights else model
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """A fitted network: logits are evidence plus the frame's log prior.
@@ -401,6 +448,260 @@ def fit_network(
     done = train(model, np.asarray(inputs), y, plan, delta=delta, **usual | options)
     guarantee = plan.guarantee(delta, beside=frame.events, assumes=done.guarantee.assumes, **ACCOUNTING)
     return Network(done.model.cpu(), guarantee)
+
+
+# -------------------------------------------------------------------------------------------------- without privacy
+
+
+def fit_openly(
+    frame: Frame,
+    model: nn.Module,
+    inputs: ArrayLike,
+    y: ArrayLike,
+    *,
+    rate: float,
+    n_epochs: int,
+    power: float = 0.0,
+    offset: bool = True,
+    loss: RecordLoss | None = None,
+    random_state: int = 0,
+    device: str | torch.device = "cpu",
+) -> Network:
+    """The recipe of `fit` and `fit_network` less clipping and noise: what privacy costs is the difference to it.
+
+    Descent has momentum .9 and its second half is averaged, as there; steps see shuffled batches of 256 records.
+
+    Parameters
+    ----------
+    frame : Frame
+        Released at so large an epsilon that its noise is nothing.
+    model : torch.nn.Module
+        Inputs to logits; not changed. `linear_head` is the model that `fit` trains.
+    inputs : array (n, ...)
+        What the private model is given.
+    y : array of integers (n,)
+    rate, n_epochs
+        Learning rate, and passes over the records.
+    power, offset, loss
+        As in `fit`.
+    random_state : int
+        Of the order of the records.
+    device : str or torch.device
+
+    Returns
+    -------
+    Network
+        Its guarantee is none: epsilon is infinite.
+    """
+    check_integer("n_epochs", n_epochs, low=1)
+    loss = CrossEntropy() if loss is None else loss
+    prior = frame.log_prior if offset else np.zeros(len(frame.counts))
+    model = with_prior(copy.deepcopy(model), prior).to(device).train()
+    X, labels = torch.as_tensor(np.asarray(inputs)).to(device), torch.as_tensor(np.asarray(y)).to(device)
+    weights = torch.as_tensor(frame.weights(power), dtype=torch.float32, device=device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    order = torch.Generator().manual_seed(random_state)
+    epochs = [torch.randperm(len(labels), generator=order).split(_OPEN_BATCH) for _ in range(n_epochs)]
+    batches = [batch.to(device) for epoch in epochs for batch in epoch]
+    for step, batch in enumerate(batches):
+        optimizer.zero_grad()
+        (weights[labels[batch]] * loss(model(X[batch]), labels[batch])).mean().backward()
+        optimizer.step()
+        if step >= len(batches) // 2:
+            averaged.update_parameters(model)
+    guarantee = Guarantee(math.inf, 0.0, ADD_REMOVE, NonPrivateDpEvent())
+    return Network(averaged.module.cpu().eval(), guarantee)
+
+
+def linear_head(n_features: int, n_classes: int) -> nn.Linear:
+    """A linear map to logits without a bias, all weights zero."""
+    model = nn.utils.skip_init(nn.Linear, n_features, n_classes, bias=False)
+    nn.init.zeros_(model.weight)
+    return model
+
+
+# ----------------------------------------------------------------------------------------------- tuning, by one rule
+
+
+def validation_score(logits: ArrayLike, prior: ArrayLike, y: ArrayLike) -> float:
+    """What settings are chosen by: accuracy and AUC of the most probable class, plus balanced accuracy by the prior.
+
+    The three have the values that `decided` gives them.
+
+    Parameters
+    ----------
+    logits : array (n, K)
+    prior : array (K,)
+    y : array of integers (n,)
+        Every class is there.
+
+    >>> validation_score([[2.0, 1.0, 0.0], [2.0, 1.0, 0.9], [0.0, 1.0, 2.0]], [1.5, 0.0, 0.0], [0, 1, 2])
+    2.0
+    """
+    logits, y = np.asarray(logits, dtype=float), np.asarray(y)
+    p = softmax(logits, axis=1)
+    auc = [roc_auc_score(y == k, p[:, k]) for k in range(logits.shape[1])]
+    fair = (logits - np.asarray(prior)).argmax(1)
+    return float(np.mean(logits.argmax(1) == y) + np.mean(auc) + balanced_accuracy_score(y, fair))
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """What `tuned` found.
+
+    Parameters
+    ----------
+    best : dict of str to float
+        The point with the highest mean score.
+    scores : DataFrame
+        One row a point and seed, all that were evaluated.
+    at_edge : tuple of str
+        Parameters whose best value is the smallest or largest that was tried: the grid could not grow further.
+    """
+
+    best: dict[str, float]
+    scores: pd.DataFrame
+    at_edge: tuple[str, ...]
+
+
+def tuned(
+    evaluate: Callable[[list[dict[str, float]]], pd.DataFrame],
+    grid: Mapping[str, Sequence[float]],
+    *,
+    n_growths: int,
+) -> Tuning:
+    """The point of a grid with the highest mean score, after the grid has grown around it.
+
+    Whenever the best value of a parameter is the first or last of its values, one more is put beyond it, as far away
+    as its neighbour in ratio, and the new points are evaluated. Every method of a comparison is to be tuned by this
+    one rule, at the epsilon and delta at which it is compared, and on splits or seeds that the comparison does not use.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes points, dicts of the grid's parameters. Returns a row for every point and tuning seed, with the point's
+        columns and `score`, larger for better.
+    grid : mapping of str to sequence of float
+        Values > 0 of every parameter. One with a single value is fixed: it does not grow and has no edge.
+    n_growths : int
+        How often the grid may grow.
+
+    Raises
+    ------
+    ValueError
+        A parameter has no values, or not only different ones > 0; or `n_growths` is below 0.
+
+    >>> def evaluate(points):
+    ...     return pd.DataFrame([point | {"score": -abs(point["rate"] - 30)} for point in points])
+    >>> found = tuned(evaluate, {"rate": [5, 10]}, n_growths=3)
+    >>> found.best, found.at_edge, found.scores.rate.tolist()
+    ({'rate': 20.0}, (), [5.0, 10.0, 20.0, 40.0])
+    """
+    left = check_integer("n_growths", n_growths, low=0)
+    values = {name: sorted(float(value) for value in those) for name, those in grid.items()}
+    for name, those in values.items():
+        if not those or those[0] <= 0 or len(set(those)) < len(those):
+            raise ValueError(f"grid must have different values > 0 for every parameter, got {grid[name]!r} for {name}")
+    scores, tried = pd.DataFrame(), set()
+    while True:
+        points = [point for point in itertools.product(*values.values()) if point not in tried]
+        scores = pd.concat([scores, evaluate([dict(zip(values, point, strict=True)) for point in points])])
+        tried.update(points)
+        means = scores.groupby(list(values)).score.mean()
+        best = dict(zip(values, np.atleast_1d(means.idxmax()).tolist(), strict=True))
+        at_edge = tuple(
+            name for name, those in values.items() if len(those) > 1 and best[name] in (those[0], those[-1])
+        )
+        if not at_edge or not left:
+            return Tuning(best, scores.reset_index(drop=True), at_edge)
+        left -= 1
+        for name in at_edge:
+            those = values[name]
+            if best[name] == those[0]:
+                those.insert(0, those[0] ** 2 / those[1])
+            else:
+                those.append(those[-1] ** 2 / those[-2])
+
+
+# ------------------------------------------------------------------------------------------------------ lesions
+
+
+def group_event(event: DpEvent, size: int) -> DpEvent:
+    """The event for data sets that differ in up to `size` records which come or go together.
+
+    Together they move a sum by at most `size` sensitivities. In a Poisson sample with rate q only those that are drawn
+    do, and their number is binomial: the step is then as private as a mixture of Gaussians whose distances 0 ... size
+    have the probabilities Bin(size, q), and no closer bound exists, since equal records attain it.
+
+    Parameters
+    ----------
+    event : DpEvent
+        Gaussian noise, Poisson samples of it, and compositions, under add/remove of one record.
+    size : int
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        `size` is out of range, or the event has another part.
+
+    Source: Ganesh 2024, Tight group-level DP guarantees for DP-SGD with sampling via mixture of Gaussians mechanisms.
+
+    >>> np.round(group_event(PoissonSampledDpEvent(0.25, GaussianDpEvent(1.0)), 2).sampling_probs, 4).tolist()
+    [0.5625, 0.375, 0.0625]
+    """
+    size = check_integer("size", size, low=1)
+    match event:
+        case GaussianDpEvent(noise_multiplier=noise):
+            return GaussianDpEvent(noise / size)
+        case PoissonSampledDpEvent(sampling_probability=rate, event=GaussianDpEvent(noise_multiplier=noise)):
+            drawn = np.arange(size + 1)
+            return MixtureOfGaussiansDpEvent(noise, drawn.tolist(), binom.pmf(drawn, size, rate).tolist())
+        case SelfComposedDpEvent(event=inner, count=count):
+            return SelfComposedDpEvent(group_event(inner, size), count)
+        case ComposedDpEvent(events=events):
+            return ComposedDpEvent(tuple(group_event(part, size) for part in events))
+    raise ValueError(f"event must be of Gaussian noise, Poisson samples of it and compositions, got {event!r}")
+
+
+def image_budget(shape: Schedule, epsilon: float, delta: float, size: int) -> float:
+    """Epsilon of an image at which a lesion with up to `size` images has `epsilon`, both at `delta`.
+
+    Parameters
+    ----------
+    shape : Schedule
+        As for `Frame.calibrated`, which is then given the answer.
+    epsilon, delta : float
+        What is promised for a lesion.
+    size : int
+        Most images of a lesion: public, or enforced by leaving images out.
+
+    Returns
+    -------
+    float
+        At most `epsilon` / `size`, and below that at most 1 % too small.
+    """
+
+    def enough(each):
+        events = frame_events(each, delta)
+        plan = shape.calibrate(each, delta, beside=events, **ACCOUNTING)
+        together = group_event(ComposedDpEvent((*events, plan.event())), size)
+        return event_epsilon(together, delta, ADD_REMOVE, interval=0.01) <= epsilon
+
+    return furthest(enough, 0.0, epsilon / size, relative=0.01)
+
+
+def one_of_each(rows: ArrayLike, groups: ArrayLike, random_state: int) -> NDArray[np.intp]:
+    """One of the `rows` of every group, at random: neighbours in a group are then neighbours in one record.
+
+    A group's choice is independent of all other groups.
+
+    >>> one_of_each([0, 1, 2, 5], [7, 7, 7, 8, 8, 9], 0).shape
+    (2,)
+    """
+    mixed = np.random.default_rng(random_state).permutation(np.asarray(rows))
+    return np.sort(mixed[np.unique(np.asarray(groups)[mixed], return_index=True)[1]])
 
 
 # --------------------------------------------------------------------------------------------------------- decisions

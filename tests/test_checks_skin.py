@@ -1,14 +1,18 @@
 """The private linear model of images: what its frame releases, what it costs, and what the two decisions see."""
 
+import math
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from dp_accounting import ComposedDpEvent
+from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 from releases import watched
+from scipy.stats import binom, norm
 
 from checks import skin
-from helpers.neural import Schedule
-from helpers.privacy import ADD_REMOVE, event_epsilon
+from helpers.neural import Focal, Schedule
+from helpers.privacy import ADD_REMOVE, event_epsilon, gaussian_epsilon
 
 CLASSES = 3
 SHAPE = Schedule.constant(20, sample_rate=0.5)
@@ -162,6 +166,8 @@ def test_the_prior_decision_finds_rare_classes(records):
     assert prior["balanced_accuracy"] > likely["balanced_accuracy"] + 0.05
     assert likely["accuracy"] > prior["accuracy"]
     assert likely["auc"] == prior["auc"] > 0.8
+    told = skin.validation_score(model.logits(frame.rows(records[0])), model.prior, records[1])
+    assert told == pytest.approx(likely["accuracy"] + likely["auc"] + prior["balanced_accuracy"])
 
 
 def test_weights_and_offset_are_part_of_the_prior(records):
@@ -258,3 +264,143 @@ def test_starting_values_come_from_the_seed_and_leave_no_trace():
     assert torch.equal(one.mix[0].weight, same.mix[0].weight)
     assert not torch.equal(one.mix[0].weight, other.mix[0].weight)
     assert (one.head.weight == 0).all()
+
+
+def test_a_network_without_a_file_of_weights_is_a_new_one_and_trains_privately(records):
+    """Random starting values try the path that pretrained ones take."""
+    _, y = records
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    some = np.linspace(0, len(y) - 1, 12).astype(int)
+    frame = frame_of(records)
+    plan = frame.calibrated(Schedule.constant(2, sample_rate=0.5), 8.0, 1e-5)
+    model = skin.backbone("", CLASSES, seed=1)
+    done = skin.fit_network(frame, model, pixels, y[some], plan, delta=1e-5, rate=0.1, random_state=0)
+    assert done.guarantee.epsilon <= 8
+    assert np.isfinite(done.logits(pixels)).all()
+    assert not torch.equal(done.model.model.conv1.weight, model.conv1.weight)
+
+
+# ------------------------------------------------------------------------------------------------ without privacy
+
+
+@pytest.mark.parametrize("options", [{}, {"power": 0.5}, {"loss": Focal(1.0)}, {"offset": False}])
+def test_without_privacy_the_classes_are_learnt(records, options):
+    X, y = records
+    frame = frame_of(records, NO_NOISE)
+    done = skin.fit_openly(
+        frame, skin.linear_head(X.shape[1], CLASSES), frame.rows(X), y, rate=2.0, n_epochs=20, **options
+    )
+    likely, _ = skin.decided(done.logits(frame.rows(X)), frame.log_prior, y, "abc", ["c"])
+    assert likely["auc"] > 0.9
+    assert math.isinf(done.guarantee.epsilon)
+
+
+def test_without_privacy_the_model_that_is_given_stays(records):
+    X, y = records
+    frame, model = frame_of(records, NO_NOISE), skin.linear_head(8, CLASSES)
+    one, same, other = (
+        skin.fit_openly(frame, model, frame.rows(X), y, rate=1.0, n_epochs=2, random_state=seed) for seed in (0, 0, 1)
+    )
+    assert (model.weight == 0).all()
+    assert torch.equal(one.model.model.weight, same.model.model.weight)
+    assert not torch.equal(one.model.model.weight, other.model.model.weight)
+
+
+# --------------------------------------------------------------------------------------------------------- tuning
+
+
+def scores(best, seen):
+    """Scores that fall with the distance from `best` in logarithms; `seen` collects the points."""
+
+    def evaluate(points):
+        seen.extend(points)
+        away = [sum(abs(math.log(point[name] / best[name])) for name in best) for point in points]
+        return pd.DataFrame(
+            [
+                point | {"seed": seed, "score": -far + jitter}
+                for point, far in zip(points, away, strict=True)
+                for seed, jitter in enumerate((-0.01, 0.01))
+            ]
+        )
+
+    return evaluate
+
+
+def test_a_grid_grows_until_its_best_point_is_inside():
+    seen = []
+    found = skin.tuned(scores({"rate": 30.0, "clip": 0.3}, seen), {"rate": [5, 10], "clip": [0.5, 1.0]}, n_growths=5)
+    assert found.best == {"rate": 40.0, "clip": 0.25}
+    assert found.at_edge == ()
+    points = [tuple(point.values()) for point in seen]
+    assert len(points) == len(set(points))  # no point is evaluated twice
+    assert len(found.scores) == 2 * len(points)
+    assert found.scores.rate.max() == 80.0
+
+
+def test_a_grid_that_may_not_grow_says_where_it_ended():
+    found = skin.tuned(scores({"rate": 1000.0, "clip": 1.0}, []), {"rate": [5, 10], "clip": [1.0]}, n_growths=1)
+    assert found.best == {"rate": 20.0, "clip": 1.0}
+    assert found.at_edge == ("rate",)  # a parameter with one value has no edge
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 1.0], [1.0, 1.0]])
+def test_a_grid_that_is_none_is_refused(values):
+    with pytest.raises(ValueError, match="grid must have different values > 0"):
+        skin.tuned(scores({"rate": 1.0}, []), {"rate": values}, n_growths=0)
+
+
+# -------------------------------------------------------------------------------------------------------- lesions
+
+
+def mixture_delta(epsilon, noise, rate, size):
+    """Of one step, by sums over where each density exceeds e^epsilon times the other; no accountant is asked."""
+    drawn = np.arange(size + 1)
+    x, width = np.linspace(-12 * noise, size + 12 * noise, 100_001, retstep=True)
+    ours = binom.pmf(drawn, size, rate) @ norm.pdf(x, drawn[:, None], noise)
+    base = norm.pdf(x, 0, noise)
+    return max(
+        width * np.maximum(one - math.exp(epsilon) * other, 0).sum() for one, other in ((ours, base), (base, ours))
+    )
+
+
+@pytest.mark.parametrize(("noise", "rate", "size"), [(1.0, 0.25, 2), (2.0, 0.25, 6), (1.0, 0.9, 3)])
+def test_the_guarantee_of_a_lesion_is_that_of_the_mixture(noise, rate, size):
+    event = skin.group_event(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), size)
+    for epsilon in (0.5, 2.0):
+        exact = mixture_delta(epsilon, noise, rate, size)
+        assert event_epsilon(event, exact, ADD_REMOVE, interval=0.01) == pytest.approx(epsilon, abs=0.02)
+
+
+def test_a_lesion_of_one_image_has_the_promise_of_an_image():
+    shape = Schedule.constant(4, sample_rate=0.25)
+    events = skin.frame_events(4.0, 1e-5)
+    plan = shape.calibrate(4.0, 1e-5, beside=events, **skin.ACCOUNTING)
+    whole = ComposedDpEvent((*events, plan.event()))
+    one, two = (event_epsilon(skin.group_event(whole, k), 1e-5, ADD_REMOVE, interval=0.01) for k in (1, 2))
+    assert one == pytest.approx(4.0, rel=0.02)
+    assert two > 2 * one  # at the same delta
+    # Without sampling the distance doubles, which has a closed form.
+    assert event_epsilon(skin.group_event(GaussianDpEvent(4.0), 2), 1e-5, ADD_REMOVE) == gaussian_epsilon(1e-5, 0.5)
+
+
+def test_the_budget_of_an_image_gives_the_lesion_its_promise():
+    shape = Schedule.constant(8, sample_rate=1.0)  # for which all is in closed form, and fast
+    each = skin.image_budget(shape, 6.0, 1e-5, 2)
+    events = skin.frame_events(each, 1e-5)
+    plan = shape.calibrate(each, 1e-5, beside=events, **skin.ACCOUNTING)
+    whole = skin.group_event(ComposedDpEvent((*events, plan.event())), 2)
+    assert 0.95 * 6 < event_epsilon(whole, 1e-5, ADD_REMOVE, interval=0.01) <= 6
+
+
+def test_an_event_that_is_not_of_gaussian_noise_is_refused():
+    with pytest.raises(ValueError, match="event must be of Gaussian noise"):
+        skin.group_event(ComposedDpEvent([LaplaceDpEvent(1.0)]), 2)
+
+
+def test_one_image_of_each_lesion_is_kept_whatever_the_others_are():
+    groups = np.repeat([3, 1, 2], [4, 1, 2])
+    kept = [skin.one_of_each(np.arange(7), groups, seed) for seed in range(400)]
+    assert all(sorted(groups[rows]) == [1, 2, 3] for rows in kept)
+    share = np.bincount(np.concatenate(kept), minlength=7) / 400
+    np.testing.assert_allclose(share[:4], 0.25, atol=0.11)  # five standard deviations
+    np.testing.assert_allclose(share[5:], 0.5, atol=0.125)

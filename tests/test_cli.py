@@ -363,6 +363,21 @@ RUNS = {
         {"n_train": "1000", "n_epochs": "4", "curve": "[2.0]", "rates": "[5.0]", "n_seeds": "2"},
         {"epsilon": "16.0", "n_epochs": "4", "sampling": "[1.0]", "rates": "[5.0]", "n_seeds": "2"},
     ],
+    "skin-tuning": [
+        {
+            "n_train": "1000",
+            "epsilon": "3.0",
+            "delta": "1e-4",
+            "promises": "[3.0]",
+            "rates": "[6.0]",
+            "clips": "[0.7]",
+            "penalties": "[5.0]",
+            "n_growths": "1",
+            "n_seeds": "3",
+        },
+        {"n_train": "1000", "promises": "[2.0]", "rates": "[5.0]", "penalties": "[3.0]"},
+        {"epsilon": "16.0", "promises": "[16.0]", "rates": "[5.0]", "penalties": "[10.0]"},
+    ],
 }
 
 
