@@ -154,8 +154,8 @@ class Gap:
 
     def _extremes(self, free: NDArray[np.bool_], events: NDArray[np.bool_]) -> tuple[float, float]:
         """Least and largest F_k if the `free` records (n,) may have the event or not, and all others keep theirs."""
-        # Sums over events in the order of `of`, and not the gap plus what changes: rounding never turns the order of two
-        # numbers around, and so cannot put outside what `of` says of one of these models.
+        # Sums over events in the order of `of`, and not the gap plus what changes. Rounding never turns the order of
+        # two numbers around, and so cannot put outside what `of` says of one of these models.
         low, high = (np.where(free, signs, events) @ self.coefficients for signs in self._signs)
         return float(low), float(high)
 
