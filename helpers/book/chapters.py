@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import paths, sources
-from helpers.book import freshness, strict_yaml
+from helpers.book import freshness, slices, strict_yaml
 from helpers.book.parameters import ChapterError, Parameter, read_cell, read_constraints, read_sets, require
 
 if TYPE_CHECKING:  # reading notebooks as JSON spares the command line a second
@@ -231,7 +231,7 @@ class Chapter:
         nbformat.write(notebook, temporary)
         temporary.replace(self.path)
 
-    def run(self, values: dict[str, Any], folder: Path) -> Path:
+    def run(self, values: dict[str, Any], folder: Path, *, only_tables: bool = False) -> Path:
         """Execute a copy of the chapter with other parameters and return the executed notebook's path.
 
         Parameters
@@ -241,6 +241,8 @@ class Chapter:
             linked into the folder.
         folder : Path
             Created if absent. The chapter itself is not touched.
+        only_tables : bool
+            Whether to run nothing but what the kept tables are made by (`helpers.book.slices`).
 
         Raises
         ------
@@ -266,11 +268,25 @@ class Chapter:
         try:
             with _reported(output):
                 papermill.execute_notebook(
-                    str(self.path), str(output), parameters=values, cwd=str(folder), kernel_name="python3"
+                    self._reduced() if only_tables else str(self.path),
+                    str(output),
+                    parameters=values,
+                    cwd=str(folder),
+                    kernel_name="python3",
                 )
         finally:
             del os.environ["DPBOOK_RUN_FOLDER"]
         return output
+
+    def _reduced(self) -> "nbformat.NotebookNode":
+        """The notebook with nothing but its parameters and what its kept tables are made by."""
+        notebook = self.notebook
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for cell, statements in zip(code, slices.kept(self.code), strict=True):
+            if "parameters" not in cell.metadata.get("tags", ()):
+                cell.source = statements
+        notebook.cells = [cell for cell in code if cell.source]
+        return notebook
 
 
 def chapters() -> list[Chapter]:
