@@ -371,8 +371,10 @@ def _status(options) -> int:
         print(
             f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
         )
-    parts = [part for chapter in sound if (part := plan.of_chapter(chapter))] + plan.benchmarks()
-    for name in results.recorded_names():
+    parts, names = [*filter(None, map(plan.of_chapter, sound))], results.recorded_names()
+    if not all(any(part.makes(name) for part in parts) for name in names):
+        parts += plan.benchmarks()
+    for name in names:
         try:
             _, there = results.read(name)
         except ValueError as error:

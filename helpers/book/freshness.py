@@ -33,13 +33,14 @@ def of_tables(cells: Sequence[str], values: Mapping[str, object]) -> Parts:
 
     Recorded results of other chapters that the tables are made of count by their content.
     """
-    made_by = slices.kept(cells, values)
-    own = kept_names(cells, values)
-    return of_run(made_by, values) | {
-        f"results/{name}": sources.digest(results.whereabouts(f"{name}.csv").read_bytes())
-        for name in shown_names(made_by)
-        if not any(fnmatchcase(name, pattern) for pattern in own)
-    }
+    made_by, own = slices.kept(cells, values), kept_names(cells, values)
+    named = [*shown_names(made_by), *(name for name in _patterns(made_by, "recorded", {}) if "*" not in name)]
+    found = of_run(made_by, values)
+    for name in named:
+        if not any(fnmatchcase(name, pattern) for pattern in own):
+            file = results.whereabouts(f"{name}.csv")
+            found[f"results/{name}"] = sources.digest(file.read_bytes()) if file.is_file() else "absent"
+    return found
 
 
 def of_run(texts: Sequence[str], values: Mapping[str, object]) -> Parts:
