@@ -278,7 +278,8 @@ def test_a_recording_of_the_book_goes_on_after_a_kill(small):
     assert run.returncode == 0, run.stderr
     ran = log.read_text().split("\n")[:-1]
     doubled = {line for line in ran if ran.count(line) > 1}
-    assert doubled == {first[2]}  # the one that was under way
+    # The one that was under way, unless the orphaned kernel came to its end before it noticed.
+    assert doubled <= {first[2]}
     assert command(small).stdout.endswith("0 of 2 parts to record, 0 s when they were last recorded\n")
     assert ran == log.read_text().split("\n")[:-1]
     made = json.loads((small / "results" / "two-squares.json").read_text())
