@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: help book test quick lab rerun locked clean
+.PHONY: help book test quick lab rerun record locked clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,9 @@ lab: $(STAMP) ## open the chapters in JupyterLab
 
 rerun: $(STAMP) ## re-run a chapter: make rerun CHAPTER=oversampling ARGS="-p n_seeds 20"
 	$(BIN)/dpbook run $(CHAPTER) --html $(ARGS)
+
+record: $(STAMP) ## record all tables of the book that are stale, after a plan: make record ARGS="--plan", or "--jobs 2"
+	$(BIN)/dpbook record --all $(ARGS)
 
 # What CI runs before the other targets. Nothing is resolved or built from source: exactly the listed files, or an error.
 locked: ## the environment from requirements.lock, each file checked by its hash (Linux, PyTorch for CPUs)

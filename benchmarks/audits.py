@@ -2,7 +2,7 @@
 
 `libraries` runs every row of `ROWS` in the libraries' own environments, `own` all private methods of the package, and
 `clock` reads the CPU time of whole-numbered noise. Certificates go to `results/audits/`, one a row, and the tables to
-`results/`. A row that is there is not run again.
+`results/`. A row is not run again before its code has changed.
 
     .venv/bin/python -m benchmarks.audits libraries
     .venv/bin/python -m benchmarks.audits own
@@ -14,8 +14,10 @@ import argparse
 import itertools
 import math
 import sys
+import tempfile
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +25,8 @@ import numpy as np
 import pandas as pd
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 
+from benchmarks import recording
 from benchmarks.audited import FIVE
-from benchmarks.recording import record
 from helpers import erm, meta, neural, synthesis
 from helpers.data import Domain, Schema
 from helpers.meta.published import PublishedClassifier
@@ -174,33 +176,35 @@ def file_of(row: Row) -> Path:
     return CERTIFICATES / f"{row.target.replace('_', '-')}-{row.relation.replace('/', '-')}.json"
 
 
+def _audited(row: Row) -> dict[str, str]:
+    """The certificate of a row, as text."""
+    claim = Guarantee(row.epsilon, row.delta, RELATIONS[row.relation])
+    with tempfile.TemporaryDirectory() as folder, Interpreter(row.python, f"{TARGETS}:{row.target}") as interpreter:
+        found = audit_object(
+            None,
+            claim,
+            pairs(row),
+            fits=row.fits,
+            confidence=CONFIDENCE,
+            look=interpreter.look,
+            say=lambda line: print(line, file=sys.stderr),
+        )
+        found.versions.update(interpreter.versions())
+        found.save(Path(folder) / "certificate.json")
+        return {"text": (Path(folder) / "certificate.json").read_text()}
+
+
 def libraries() -> None:
-    """Audit every row that has no certificate yet, and write the table."""
+    """Audit every row, and write the certificates and the table."""
     CERTIFICATES.mkdir(exist_ok=True)
-    for row in ROWS:
-        if file_of(row).exists():
-            continue
-        claim = Guarantee(row.epsilon, row.delta, RELATIONS[row.relation])
-        with Interpreter(row.python, f"{TARGETS}:{row.target}") as interpreter:
-            found = audit_object(
-                None,
-                claim,
-                pairs(row),
-                fits=row.fits,
-                confidence=CONFIDENCE,
-                look=interpreter.look,
-                store=file_of(row).with_suffix(".fits"),
-                say=lambda line: print(line, file=sys.stderr),
-            )
-            found.versions.update(interpreter.versions())
-        found.save(file_of(row))
-        file_of(row).with_suffix(".fits").unlink()
-        print(row.package, row.call, found, sep="\n", flush=True)
+    trials = {file_of(row).name: partial(_audited, row) for row in ROWS}
+    for row in recording.run("audits-libraries", trials, [{"method": name} for name in trials]).itertuples():
+        (CERTIFICATES / row.method).write_text(row.text)
     found = [Certificate.load(file_of(row)) for row in ROWS]
     table = pd.DataFrame([_summary(row, one) for row, one in zip(ROWS, found, strict=True)])
     versions = {name: version for one in found for name, version in one.versions.items()}
     seconds = sum(one.seconds for one in found)
-    record(table, "audit-libraries", {"confidence": CONFIDENCE}, seconds, chapter="audit", versions=versions)
+    recording.record(table, "audit-libraries", {"confidence": CONFIDENCE}, seconds, versions=versions)
 
 
 def _summary(row: Row, found: Certificate) -> dict:
@@ -334,54 +338,51 @@ def _own_pairs(name: str, neighbouring: NeighboringRelation) -> list[Pair]:
     return [pair for pair in found if pair.name in _PAIRS]
 
 
+def _own(build: Callable[[Built], Any], pairs_of: Callable, most: int, claimed: float, relation: str) -> dict[str, Any]:
+    """The judged audit of one method of the package at one budget."""
+    neighbouring = RELATIONS[relation]
+    pairs = pairs_of(neighbouring)
+    release = as_release(build(Built(claimed, neighbouring)))
+    fitted = release(*pairs[0].data)
+    claim = (fitted.model if hasattr(fitted, "model") else fitted).guarantee_
+    if claim.neighbouring is not neighbouring or not math.isclose(claim.epsilon, claimed, rel_tol=1e-6):
+        raise ValueError(f"the method must claim {claimed} under {relation}, got {claim}")
+    half = 1 - (1 - CONFIDENCE) / 2  # the other half is for what needs no noise
+    try:
+        needed = fits_needed(claimed, claim.delta, half)
+    except ValueError:  # more than anybody makes
+        needed = 10**6
+    fits = max(needed, 1000) if needed <= most else 500
+    found = audit_object(
+        release,
+        claim,
+        pairs,
+        fits=fits,
+        confidence=CONFIDENCE,
+        say=lambda line: print(line, file=sys.stderr),
+    )
+    return {
+        "delta": claim.delta,
+        "judged fits": fits,
+        "enough": needed <= fits,
+        "epsilon at least": round(found.shown, 3),
+        "event": str(found.findings[-1].event),
+        "refuted": bool(found.refuted),
+        "fits": found.fits,
+        "seconds": round(found.seconds, 1),
+    }
+
+
 def own() -> None:
     """Judged audits of all methods of the package, at three budgets and under the relations that they have."""
-    file = ROOT / "results" / "audit-own.csv"
-    rows: list[dict] = pd.read_csv(file).to_dict("records") if file.exists() else []
-    done = {(row["method"], row["relation"], row["claimed"]) for row in rows}
-    for name, method in OWN.items():
-        for relation, epsilon in itertools.product(method.relations, (0.1, 1.0, 5.0)):
-            if (name, relation, epsilon) in done:
-                continue
-            neighbouring = RELATIONS[relation]
-            pairs = _own_pairs(name, neighbouring)
-            release = as_release(method.build(Built(epsilon, neighbouring)))
-            fitted = release(*pairs[0].data)
-            claim = fitted.model.guarantee_ if name == "PublishedClassifier" else fitted.guarantee_
-            if claim.neighbouring is not neighbouring or not math.isclose(claim.epsilon, epsilon, rel_tol=1e-6):
-                raise ValueError(f"{name} must claim {epsilon} under {relation}, got {claim}")
-            half = 1 - (1 - CONFIDENCE) / 2  # the other half is for what needs no noise
-            try:
-                needed = fits_needed(epsilon, claim.delta, half)
-            except ValueError:  # more than anybody makes
-                needed = 10**6
-            fits = max(needed, 1000) if needed <= method.fits else 500
-            found = audit_object(
-                release,
-                claim,
-                pairs,
-                fits=fits,
-                confidence=CONFIDENCE,
-                say=lambda line: print(line, file=sys.stderr),
-            )
-            rows.append(
-                {
-                    "method": name,
-                    "relation": relation,
-                    "claimed": epsilon,
-                    "delta": claim.delta,
-                    "judged fits": fits,
-                    "enough": needed <= fits,
-                    "epsilon at least": round(found.shown, 3),
-                    "event": str(found.findings[-1].event),
-                    "refuted": bool(found.refuted),
-                    "fits": found.fits,
-                    "seconds": round(found.seconds, 1),
-                }
-            )
-            print(rows[-1], flush=True)
-            table = pd.DataFrame(rows)
-            record(table, "audit-own", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
+    trials = {name: partial(_own, one.build, partial(_own_pairs, name), one.fits) for name, one in OWN.items()}
+    cells = [
+        {"method": name, "relation": relation, "claimed": epsilon}
+        for name, one in OWN.items()
+        for relation, epsilon in itertools.product(one.relations, (0.1, 1.0, 5.0))
+    ]
+    table = recording.run("audits-own", trials, cells)
+    recording.record(table, "audit-own", {"confidence": CONFIDENCE}, table.seconds.sum())
 
 
 _SECRET = secure_generator()
@@ -446,8 +447,7 @@ def clock() -> None:
             }
         )
         print(rows[-1], flush=True)
-    table = pd.DataFrame(rows)
-    record(table, "audit-clock", {"confidence": CONFIDENCE}, table.seconds.sum(), chapter="audit")
+    print(pd.DataFrame(rows).to_string())
 
 
 def replay() -> int:

@@ -1,7 +1,7 @@
 """Private classifiers of this project beside those of other libraries, on the reserve sets.
 
-`python -m benchmarks.classifiers tune` chooses the peers' settings on development sets, `run` makes the comparison, and
-both go on where they were interrupted: every fit is a row of a CSV. `tables` makes what the book shows of them. Every
+`python -m benchmarks.classifiers tune` chooses the peers' settings on development sets, `run` makes the comparison and
+what the book shows of it; both go on where they were interrupted. Every
 method gets the whole of one budget, the same splits (70 % to train), bounds and delta = n^-2, but for those that are
 pure. Ours run under both neighbouring relations; a peer under its own.
 
@@ -10,7 +10,6 @@ a noisy share of the minority, which is the threshold on its probabilities. Its 
 """
 
 import argparse
-import itertools
 import json
 import math
 import subprocess
@@ -18,7 +17,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -205,11 +204,16 @@ def opacus(split: Split, epsilon: float, relation, *, hidden: int, lr: float, ep
     return _with_threshold(split, epsilon, relation, fit)
 
 
-@cache
+_MULTIPLIERS: dict[tuple, float] = {}  # by what they depend on
+
+
 def _multiplier(batches: int, epochs: int, epsilon: float, delta: float) -> float:
     """Noise of Opacus' steps, which see each record with probability 1/batches."""
-    plan = Schedule.constant(batches * epochs, sample_rate=1 / batches).calibrate(epsilon, delta)
-    return float(plan.noise_multipliers[0])
+    key = (batches, epochs, epsilon, delta)
+    if key not in _MULTIPLIERS:
+        plan = Schedule.constant(batches * epochs, sample_rate=1 / batches).calibrate(epsilon, delta)
+        _MULTIPLIERS[key] = float(plan.noise_multipliers[0])
+    return _MULTIPLIERS[key]
 
 
 class Elsewhere:
@@ -223,6 +227,10 @@ class Elsewhere:
             text=True,
         )
         self._folder = tempfile.TemporaryDirectory()
+
+    def __getstate__(self) -> dict:
+        """Nothing: what a trial depends on is the process's script, which `recorded.yaml` names."""
+        return {}
 
     def __call__(self, method: str, split: Split, epsilon: float, relation, **parameters) -> Outcome:
         records, scores = (str(Path(self._folder.name) / name) for name in ("records.npz", "scores.npy"))
@@ -276,7 +284,7 @@ def peers(python: str) -> dict[str, tuple[Callable, object]]:
 def measured(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
     """Metrics of one fit."""
     predicted = outcome.scores >= outcome.threshold
-    return {
+    found = {
         "auc": roc_auc_score(y, outcome.scores),
         "ap": average_precision_score(y, outcome.scores),
         "balanced_accuracy": balanced_accuracy_score(y, predicted),
@@ -284,37 +292,42 @@ def measured(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
         "brier": brier_score_loss(y, np.clip(outcome.probabilities, 0, 1)),
         "seconds": outcome.seconds,
     }
+    return {name: round(float(value), 6) for name, value in found.items()}
 
 
-class Rows:
-    """A CSV with one row a key, which grows by a row at a time."""
+_SPLITS: dict[tuple, list[Split]] = {}  # by data set and number of splits, as they are needed
 
-    def __init__(self, path: Path, key: tuple[str, ...]):
-        self.path, self.key = path, key
-        done = pd.read_csv(path, dtype=str) if path.exists() else pd.DataFrame(columns=list(key))
-        self._done = set(done[list(key)].itertuples(index=False, name=None))
 
-    def add(self, key: tuple, work: Callable[[], dict[str, float]]) -> None:
-        """A row of this key, if there is none."""
-        if tuple(map(str, key)) in self._done:
-            return
-        numbers = {name: round(value, 6) for name, value in work().items()}
-        row = pd.DataFrame([dict(zip(self.key, key, strict=True)) | numbers])
-        row.to_csv(self.path, mode="a", header=not self.path.exists(), index=False)
+def split_of(load: Callable[[str], data.Dataset], name: str, count: int, seed: int) -> Split:
+    """One of so many splits of a data set."""
+    if (name, count) not in _SPLITS:
+        _SPLITS[name, count] = list(splits(load(name), count))
+    return _SPLITS[name, count][seed]
+
+
+def _tuned(call, relation, dataset: str, parameters: str, split: int) -> dict[str, float]:
+    """One setting of a peer on one split of a development set, at epsilon 1."""
+    records = split_of(data.load, dataset, TUNING_SPLITS, split)
+    return measured(call(records, 1.0, relation, **json.loads(parameters)), records.y_test)
+
+
+def _compared(call, relation, settings: dict, dataset: str, epsilon: float, split: int) -> dict[str, float]:
+    """One fit on one split of a reserve set."""
+    records = split_of(reserve.load, dataset, SPLITS, split)
+    return measured(call(records, epsilon, relation, **settings), records.y_test)
 
 
 def tune(python: str) -> None:
-    """Every setting of every peer on the tuning sets, at epsilon 1."""
-    rows, methods = Rows(TUNED, ("dataset", "method", "parameters", "split")), peers(python)
-    for name in TUNING_SETS:
-        for split in splits(data.load(name), TUNING_SPLITS):
-            for method, parameters in ((method, one) for method, grid in GRIDS.items() for one in grid):
-                work = partial(_trial, *methods[method], split, 1.0, parameters)
-                rows.add((name, method, json.dumps(parameters), split.seed), work)
-
-
-def _trial(call, relation, split, epsilon, parameters) -> dict[str, float]:
-    return measured(call(split, epsilon, relation, **parameters), split.y_test)
+    """Every setting of every peer on the tuning sets."""
+    cells = [
+        {"dataset": name, "method": method, "parameters": json.dumps(parameters), "split": split}
+        for name in TUNING_SETS
+        for split in range(TUNING_SPLITS)
+        for method, grid in GRIDS.items()
+        for parameters in grid
+    ]
+    trials = {method: partial(_tuned, *how) for method, how in peers(python).items()}
+    recording.run("classifiers", trials, cells).to_csv(TUNED, index=False)
 
 
 def chosen() -> dict[str, dict]:
@@ -327,22 +340,18 @@ def chosen() -> dict[str, dict]:
 
 
 def run(python: str) -> None:
-    """The comparison, the budget of most interest first and all splits of it before the next."""
-    rows, settings = Rows(TRIALS, ("dataset", "method", "epsilon", "split")), chosen()
-    methods, halves = OURS | peers(python), {name: list(splits(reserve.load(name), SPLITS)) for name in SETS}
-    first, *others = EPSILONS
-    order = [(first, seed) for seed in range(SPLITS)] + [(e, seed) for seed in range(SPLITS) for e in others]
-    for (epsilon, seed), name in itertools.product(order, SETS):
-        for method, (call, relation) in methods.items():
-            work = partial(_trial, call, relation, halves[name][seed], epsilon, settings.get(method, {}))
-            rows.add((name, method, epsilon, seed), work)
-
-
-def tables(python: str) -> None:
-    """From the trials that there are: what the book shows, and what the card of a fitted classifier shows."""
-    trials = pd.read_csv(TRIALS)
-    sets = trials.groupby(["method", "epsilon", "split"]).dataset.transform("nunique")
-    trials = trials[sets == len(SETS)]  # splits of an interrupted run do not count before all sets have them
+    """The comparison, and from it what the book shows and what the card of a fitted classifier shows."""
+    settings, methods = chosen(), OURS | peers(python)
+    cells = [
+        {"dataset": name, "method": method, "epsilon": epsilon, "split": split}
+        for epsilon in EPSILONS
+        for split in range(SPLITS)
+        for name in SETS
+        for method in methods
+    ]
+    parts = {method: partial(_compared, *how, settings.get(method, {})) for method, how in methods.items()}
+    trials = recording.run("classifiers", parts, cells)
+    trials.to_csv(TRIALS, index=False)
     by = trials.groupby(["method", "epsilon", "dataset"], sort=False)
     means = by[["auc", "ap", "balanced_accuracy", "f1", "brier", "seconds"]].mean().round(4)
     means = means.assign(splits=by.split.nunique()).reset_index()
@@ -417,14 +426,14 @@ def record(table: pd.DataFrame, name: str, trials: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    """Tune, run, or make the tables."""
+    """Tune, or run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("tune", "run", "tables"))
+    parser.add_argument("what", choices=("tune", "run"))
     parser.add_argument("--peers", default=str(ROOT / "benchmarks" / ".venv-peers" / "bin" / "python"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    {"tune": tune, "run": run, "tables": tables}[arguments.what](arguments.peers)
+    {"tune": tune, "run": run}[arguments.what](arguments.peers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The defaults of private logistic regression and of private gradient descent: what each costs on development sets.
 
-`run` fits every value of every setting, the others at their defaults, on the sixteen development sets of
-`benchmarks.reserve`, and nothing else ever chose a default; `tables` says how far each default is from the best value,
+It fits every value of every setting, the others at their defaults, on the sixteen development sets of
+`benchmarks.reserve`, and nothing else ever chose a default, and says how far each default is from the best value,
 known for each data set (the oracle), and how far a choice on the fifteen other sets is. A run goes on where it was
 interrupted, one data set after the other.
 
@@ -11,7 +11,6 @@ of the splits and measured on the other half, in turns; its regret can be below 
 fewer splits, since their fits take longer than all others together.
 """
 
-import argparse
 import itertools
 import time
 from collections.abc import Iterator
@@ -22,13 +21,13 @@ from scipy.stats import t as student
 from sklearn.metrics import balanced_accuracy_score, recall_score, roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from benchmarks.recording import RESULTS, record
+from benchmarks import recording
 from benchmarks.reserve import DEVELOPMENT
-from helpers import data
+from helpers import data, paths
 from helpers.erm import DPGradientDescentClassifier, default_regularization
 from helpers.meta import PrivateLogisticRegression, ThresholdClassifier
 
-SCORES = RESULTS / "defaults-scores.csv"
+SCORES = paths.RESULTS / "defaults-scores.csv"
 EPSILONS = (0.1, 0.5, 1.0, 5.0)
 BUDGETS = ("pure", "delta = n^-2")
 SPLITS, SPLITS_OF_WIDE_SETS, WIDE, TEST = 6, 2, 100, 0.3
@@ -97,8 +96,9 @@ def score(name: str, fitted, X, y) -> float:
     return (area + balanced_accuracy_score(y, fitted.predict(X))) / 2
 
 
-def measured(records: data.Dataset) -> pd.DataFrame:
+def measured(dataset: str) -> list[dict]:
     """Mean scores on one data set by budget, epsilon, setting, value and half of the splits."""
+    started, records = time.process_time(), data.load(dataset)
     count = SPLITS if records.X.shape[1] <= WIDE else SPLITS_OF_WIDE_SETS
     halves = StratifiedShuffleSplit(count, test_size=TEST, random_state=0).split(records.X, records.y)
     found = []
@@ -109,26 +109,18 @@ def measured(records: data.Dataset) -> pd.DataFrame:
                 fitted = model(name, value, records, len(train), epsilon, delta, seed)
                 fitted.fit(records.X[train], records.y[train])
                 reached = score(name, fitted, records.X[test], records.y[test])
-                found.append((records.name, budget, epsilon, name, value, seed % 2, reached))
-    table = pd.DataFrame(found, columns=["dataset", "budget", "epsilon", "setting", "value", "half", "score"])
-    keys = ["dataset", "budget", "epsilon", "setting", "value", "half"]
-    return table.groupby(keys, sort=False).score.agg(splits="count", score="mean").reset_index().round(5)
+                found.append((budget, epsilon, name, value, seed % 2, reached))
+    keys = ["budget", "epsilon", "setting", "value", "half"]
+    table = pd.DataFrame(found, columns=[*keys, "score"])
+    table = table.groupby(keys, sort=False).score.agg(splits="count", score="mean").reset_index().round(5)
+    table["seconds"] = round((time.process_time() - started) / len(table), 4)
+    return table.to_dict("records")
 
 
-def run() -> None:
-    """The data sets that the results do not have yet."""
-    done = set(pd.read_csv(SCORES).dataset) if SCORES.exists() else set()
-    for name in DEVELOPMENT:
-        if name not in done:
-            started = time.process_time()
-            table = measured(data.load(name))
-            table["seconds"] = round((time.process_time() - started) / len(table), 4)
-            table.to_csv(SCORES, mode="a", header=not SCORES.exists(), index=False)
-            print(name, f"{time.process_time() - started:.0f} CPU s", flush=True)
-
-
-def tables() -> None:
+def main() -> None:
     """Regret of every default and of a choice on the other data sets, by setting, budget and epsilon."""
+    cells = [{"dataset": name} for name in DEVELOPMENT]
+    recording.run("defaults", measured, cells).to_csv(SCORES, index=False)
     scores, found = pd.read_csv(SCORES, converters={"value": _label}), []
     for (budget, name), part in scores.groupby(["budget", "setting"], sort=False):
         default = _label((VALUES | OF_BUDGET[budget])[name][0])
@@ -138,7 +130,7 @@ def tables() -> None:
                 {"setting": name, "budget": budget, "epsilon": epsilon, "default": default} | _regret(table, default)
             )
     parameters = {"data sets": scores.dataset.nunique(), "splits": SPLITS, "of wide sets": SPLITS_OF_WIDE_SETS}
-    record(pd.DataFrame(found).round(4), "defaults-regret", parameters, scores.seconds.sum())
+    recording.record(pd.DataFrame(found).round(4), "defaults-regret", parameters, scores.seconds.sum())
 
 
 def _label(value) -> str:
@@ -172,6 +164,4 @@ def _regret(table: pd.DataFrame, default: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("run", "tables"))
-    {"run": run, "tables": tables}[parser.parse_args().what]()
+    main()

@@ -1,16 +1,32 @@
-"""Tables that a benchmark keeps in results/, with the provenance that `dpbook record` writes beside a chapter's."""
+"""What benchmarks measure, and the tables that they record in results/ as `dpbook record` does.
 
-import hashlib
-import json
-import platform
-import time
-from collections.abc import Mapping
+Finished trials are kept in `runs/benchmarks/`, so a run that is killed goes on where it was. A trial is run again when
+what it depends on has changed, and only then: the functions that it calls with all that they reach, and the other files
+of this folder that `recorded.yaml` names beside the script, such as those that run in an environment of their own.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-RESULTS = Path(__file__).parents[1] / "results"
+from helpers import paths, sources
+from helpers.book import plan
+from helpers.book.record import commit, origin
+from helpers.study import experiments
+
+FOLDER = Path(__file__).parent
+
+
+def run(target: str, trials: Any, cells: Sequence[Mapping[str, Any]], **options: Any) -> pd.DataFrame:
+    """`experiments.run` with the store of a target of `recorded.yaml`; trials are functions of its script."""
+    script, *others = plan.benchmark_files(target)
+    beside = {name: sources.digest((FOLDER / name).read_bytes()) for name in others}
+    store = paths.RUNS / "benchmarks" / f"{target}.sqlite"
+    with experiments.session(1, store, None, [], sources.modules_digest([]), beside=beside):
+        return experiments.run(trials, cells, name=f"{script}: {target}", scope="trial", **options)
 
 
 def record(table: pd.DataFrame, name: str, parameters: Mapping[str, Any], seconds: float, **more: Any) -> None:
@@ -20,24 +36,17 @@ def record(table: pd.DataFrame, name: str, parameters: Mapping[str, Any], second
     ----------
     table : DataFrame
     name : str
+        One that `recorded.yaml` has.
     parameters : mapping
         Of the run, for JSON.
     seconds : float
-        CPU seconds of all its fits, on one core and beside other work.
+        CPU seconds of all its fits, on one core.
     more
         Further entries, for JSON.
     """
-    content = table.to_csv(index=False).encode()
-    provenance = {
-        "chapter": "private-classifiers",
-        "parameters": parameters,
-        **more,
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": "cpu, under load",
-        "cores": 1,
-        "python": platform.python_version(),
-        "seconds": round(seconds),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    (RESULTS / f"{name}.csv").write_bytes(content)
-    (RESULTS / f"{name}.json").write_text(json.dumps(provenance, indent=1) + "\n")
+    [part] = [one for one in plan.benchmarks() if name in one.tables]
+    provenance = origin(part.chapter, dict(parameters), part.code) | more | {"seconds": round(seconds), "jobs": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.csv"
+        table.to_csv(file, index=False)
+        commit(None, [file], provenance, replace=True)

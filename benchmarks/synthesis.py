@@ -3,25 +3,22 @@
 Published sizes (100 rounds of 100 steps, as Table 12) in either parameterisation on abalone; then all synthesisers at
 their defaults, with XGBoost trained on balanced records. A fit runs on one thread, or on a GPU where the network finds
 one. Splits are shared, the budget is epsilon = 1. Where `make synthesis-peer` has installed dpmm, its synthesisers get
-the same codes and budget, in a process of their own; they take minutes a fit. Every fit is kept in
-`results/synthesis-fits.csv` as it ends, and is not run again: delete a row to measure it anew.
+the same codes and budget, in a process of their own; they take minutes a fit. Every fit is kept as it ends, and is not
+run again before its code has changed; `results/synthesis-fits.csv` is written when all have ended.
 """
 
 import argparse
-import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from sklearn.metrics import roc_auc_score
 from xgboost import XGBClassifier
 
-from benchmarks import timing
-from benchmarks.recording import RESULTS, record
+from benchmarks import recording, timing
 from checks.synthetic_data import marginal_error
 from helpers import data
 from helpers.privacy import ADD_REMOVE
@@ -52,35 +49,6 @@ DEFAULTS = {
 
 PEERS = ("MST", "PrivBayes", "AIM")
 PEER = Path(__file__).parent / ".venv-synthesis" / "bin" / "python"
-FITS = "synthesis-fits"
-KEY = ["what", "data", "method", "seed"]
-
-
-class Fits:
-    """The fits that were measured, one row each, kept as they end."""
-
-    def __init__(self):
-        path = RESULTS / f"{FITS}.csv"
-        self.rows = pd.read_csv(path).to_dict("records") if path.is_file() else []
-
-    def add(self, what: str, name: str, method: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:
-        """Measure, unless it was; `measure` returns CPU seconds and scores. The load is that before the fit."""
-        key = dict(zip(KEY, (what, name, method, seed), strict=True))
-        if any(key == {column: row[column] for column in KEY} for row in self.rows):
-            return
-        load, started = os.getloadavg()[0], time.perf_counter()
-        measured = measure()
-        row = (
-            key | {"seconds": time.perf_counter() - started, "load": load} | measured
-        )  # a peer's own, where it has one
-        self.rows.append(row)
-        table = pd.DataFrame(self.rows).round(4)
-        record(table, FITS, {"epsilon": EPSILON}, table.cpu_seconds.sum(), chapter="synthetic-data")
-
-    def show(self) -> None:
-        """Means and deviations over seeds."""
-        table = pd.DataFrame(self.rows).drop(columns="seed").groupby(KEY[:-1], sort=False)
-        print(table.agg(["mean", "std"]).round(3).to_string())
 
 
 def error_of(model, domain: Domain, records) -> float:
@@ -94,58 +62,47 @@ def auc_of(made: tuple, test, seed: int) -> float:
     return roc_auc_score(test.y, learner.predict_proba(test.X)[:, 1])
 
 
-def published_sizes(fits: Fits, seeds: int, rounds: int) -> None:
-    """By the clock and of the processor: the ratio says how much of its core a fit had."""
-    records = data.load("abalone")
+def published(parameters: dict, rounds: int, data_set: str, seed: int) -> dict[str, float]:
+    """A fit of GEM at its published size; by the clock and of the processor, whose ratio says how busy the core was."""
+    records = data.load(data_set)
     domain = Domain.from_dataset(records)
-    for name, parameters in PUBLISHED.items():
-        GEM(EPSILON, domain=domain, **parameters | {"T": 1, "max_iters": 1}).fit(records.X, records.y)  # imports
-
-        def measure(seed, parameters=parameters):
-            model = GEM(EPSILON, domain=domain, random_state=seed, **parameters | {"T": rounds})
-            started = time.perf_counter()
-            cpu = timing.cpu_seconds(lambda: model.fit(records.X, records.y))
-            return {
-                "seconds": time.perf_counter() - started,
-                "cpu_seconds": cpu,
-                "error": error_of(model, domain, records),
-            }
-
-        for seed in range(seeds):
-            what = f"{rounds} rounds of {GEM(**PAPER).max_iters} steps"
-            fits.add(what, "abalone", name, seed, lambda seed=seed, measure=measure: measure(seed))
+    GEM(EPSILON, domain=domain, **parameters | {"T": 1, "max_iters": 1}).fit(records.X, records.y)  # imports
+    model = GEM(EPSILON, domain=domain, random_state=seed, **parameters | {"T": rounds})
+    started = time.perf_counter()
+    cpu = timing.cpu_seconds(lambda: model.fit(records.X, records.y))
+    seconds = time.perf_counter() - started
+    return _rounded({"seconds": seconds, "cpu_seconds": cpu, "error": error_of(model, domain, records)})
 
 
-def defaults(fits: Fits, name: str, seeds: int, methods: list[str]) -> None:
-    records = data.load(name)
+def ours(make, data_set: str, seed: int) -> dict[str, float | None]:
+    """A synthesiser of ours at its defaults, and XGBoost on balanced records."""
+    records = data.load(data_set)
     domain = Domain.from_dataset(records)
-
-    def measure(label, seed):
-        train, test = data.split(records, 0.3, seed)
-        model = BalancedSynthesizer(DEFAULTS[label](domain), n_samples=N_SAMPLES, random_state=seed)
-        seconds = timing.cpu_seconds(lambda: model.fit(train.X, train.y))
-        same = model.synthesizer_.domain_ == domain  # private bins take a one-hot block for real numbers
-        error = error_of(model.synthesizer_, domain, train) if same else np.nan
-        return {"cpu_seconds": seconds, "error": error, "auc": auc_of(model.sample(random_state=seed), test, seed)}
-
-    for label in methods:
-        for seed in range(seeds):
-            fits.add("ours", name, label, seed, lambda label=label, seed=seed: measure(label, seed))
+    train, test = data.split(records, 0.3, seed)
+    model = BalancedSynthesizer(make(domain), n_samples=N_SAMPLES, random_state=seed)
+    started = time.perf_counter()
+    cpu = timing.cpu_seconds(lambda: model.fit(train.X, train.y))
+    seconds = time.perf_counter() - started
+    same = model.synthesizer_.domain_ == domain  # private bins take a one-hot block for real numbers
+    error = error_of(model.synthesizer_, domain, train) if same else None
+    auc = auc_of(model.sample(random_state=seed), test, seed)
+    return _rounded({"seconds": seconds, "cpu_seconds": cpu, "error": error, "auc": auc})
 
 
-def peers(fits: Fits, name: str, seeds: int, limit: float, methods: list[str]) -> None:
-    """dpmm's synthesisers under its own accounting, which is for records added or removed."""
-    records = data.load(name)
+def theirs(label: str, limit: float, data_set: str, seed: int) -> dict[str, float]:
+    """A synthesiser of dpmm under its own accounting, which is for records added or removed."""
+    records = data.load(data_set)
     domain = Domain.from_dataset(records)
+    train, test = data.split(records, 0.3, seed)
+    started = time.perf_counter()
+    made, cpu = _peer_sample(label, domain.encode(train.X, train.y), domain.sizes, seed, limit)
+    seconds = time.perf_counter() - started
+    auc = auc_of(domain.decode(made, np.random.default_rng(seed)), test, seed)
+    return _rounded({"seconds": seconds, "cpu_seconds": cpu, "auc": auc})
 
-    def measure(label, seed):
-        train, test = data.split(records, 0.3, seed)
-        made, seconds = _peer_sample(label, domain.encode(train.X, train.y), domain.sizes, seed, limit)
-        return {"cpu_seconds": seconds, "auc": auc_of(domain.decode(made, np.random.default_rng(seed)), test, seed)}
 
-    for label in methods:
-        for seed in range(seeds):
-            fits.add("dpmm", name, label, seed, lambda label=label, seed=seed: measure(label, seed))
+def _rounded(found: dict) -> dict[str, float | None]:
+    return {name: None if value is None else round(float(value), 4) for name, value in found.items()}
 
 
 def _peer_sample(label: str, codes, sizes, seed: int, limit: float) -> tuple[np.ndarray, float]:
@@ -170,15 +127,33 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="of dpmm's")
     arguments = parser.parse_args()
     timing.describe_machine()
-    fits = Fits()
+    fits: dict[tuple[str, str], partial] = {}
+    if arguments.rounds:
+        what = f"{arguments.rounds} rounds of {GEM(**PAPER).max_iters} steps"
+        for name, parameters in PUBLISHED.items():
+            fits[what, name] = partial(published, parameters, arguments.rounds)
+    fits |= {("ours", name): partial(ours, DEFAULTS[name]) for name in arguments.methods}
+    if PEER.is_file():
+        fits |= {("dpmm", name): partial(theirs, name, arguments.limit) for name in arguments.peers}
+    cells = [
+        {"what": what, "data_set": name, "method": f"{what}: {method}", "seed": seed}
+        for name in arguments.data
+        for what, method in fits
+        if what in ("ours", "dpmm") or name == "abalone"
+        for seed in range(arguments.seeds)
+    ]
     with timing.one_core():
-        if arguments.rounds:
-            published_sizes(fits, arguments.seeds, arguments.rounds)
-        for name in arguments.data:
-            defaults(fits, name, arguments.seeds, arguments.methods)
-            if PEER.is_file():
-                peers(fits, name, arguments.seeds, arguments.limit, arguments.peers)
-    fits.show()
+        trials = {f"{what}: {method}": partial(_of, fit) for (what, method), fit in fits.items()}
+        table = recording.run("synthesis", trials, cells).rename(columns={"data_set": "data"})
+    table["method"] = [method.removeprefix(f"{what}: ") for what, method in zip(table.what, table.method, strict=True)]
+    recording.record(table, "synthesis-fits", {"epsilon": EPSILON}, table.cpu_seconds.sum())
+    means = table.drop(columns="seed").groupby(["what", "data", "method"], sort=False)
+    print(means.agg(["mean", "std"]).round(3).to_string())
+
+
+def _of(fit, what: str, **cell) -> dict:
+    """One fit; what it is of is known by its method."""
+    return fit(**cell)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 import time
 import warnings
@@ -95,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         ("record", _record, "run a chapter and keep its tables in results/ as recorded results"),
     ):
         command = add(name, function, summary)
-        command.add_argument("chapter")
+        command.add_argument("chapter", nargs=None if name == "run" else "?")
         command.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="pairs")
         command.add_argument("--set", metavar="NAME", dest="named", help="a named set of params/CHAPTER.yaml")
         command.add_argument("--jobs", type=int, metavar="N", help="trials in N processes; finished ones are kept")
@@ -104,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--html", action="store_true", help="also render the run as a page of the book")
         else:
             command.add_argument("--replace", action="store_true", help="replace tables that have other parameters")
+            command.add_argument("--all", action="store_true", help="every stale part of the book, after its plan")
+            command.add_argument("--plan", action="store_true", help="with --all: only say what is stale, and its cost")
+            command.add_argument("--again", action="store_true", help="with --all: also what is not from this commit")
     add("data", _data, "list the data sets and where each is found")
     add("status", _status, "say which chapters are stale, and why, and which results are recorded")
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
@@ -194,11 +198,22 @@ def _run(options) -> int:
     return 0
 
 
-def _record(options) -> None:
-    from helpers.book import own_data, record
-
+def _record(options) -> int | None:
+    of_one = [options.chapter is not None, bool(options.pairs), options.named is not None, options.replace]
+    if any(of_one) if options.all else (not of_one[0] or options.plan or options.again):
+        raise ChapterError("record must have CHAPTER with -p, --set, --replace, or --all with --plan, --again")
+    if options.all:
+        return _record_all(options)
     chapter = chapters.chapter(options.chapter)
     values = _values(chapter, options)
+    print(*_recorded(chapter, values, options, None if options.pairs else options.named), sep="\n")
+    return None
+
+
+def _recorded(chapter: Chapter, values: dict, options, named: str | None) -> list[Path]:
+    """Run what a chapter's kept tables are made by, and keep them in `results/`; where they are."""
+    from helpers.book import own_data, record
+
     if own := own_data.names(values):
         raise ChapterError(f"dpbook record must have data that others have too, got {', '.join(own)}")
     # Read from the code, so that a chapter that keeps nothing is refused before it runs.
@@ -210,18 +225,73 @@ def _record(options) -> None:
         record.refuse_conflicts(chapter, values, [name for name in expected if "*" not in name])
     chapters.check_writable(paths.RESULTS)
     # Before the run: what the tables depend on must be as it was when the run began.
-    provenance = record.origin(chapter, values)
-    notebook, seconds = _executed(chapter, values, options)
-    if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code)):
+    provenance = record.origin(chapter.name, values, freshness.of_tables(chapter.code, values))
+    notebook, seconds = _executed(chapter, values, options, only_tables=True)
+    if edited := freshness.changed(provenance["parts"], freshness.of_tables(chapter.code, values)):
         raise RunError(f"{chapter.name} was edited while it ran ({', '.join(edited)}); nothing was recorded")
     kernel = record.noted_arithmetic(notebook.parent)
-    provenance |= {"seconds": round(seconds), "jobs": options.jobs or 1, "arithmetic": kernel}
+    provenance |= {"set": named, "seconds": round(seconds), "jobs": options.jobs or 1, "arithmetic": kernel}
     tables = sorted(notebook.parent.glob("*.csv"))
     try:
-        kept = record.commit(chapter, tables, provenance, replace=options.replace)
+        return record.commit(chapter, tables, provenance, replace=options.replace)
     except (ChapterError, OSError) as error:
         raise RunError(f"{error}; results/ is as it was, the tables are in {notebook.parent}") from error
-    print(*kept, sep="\n")
+
+
+def _record_all(options) -> int:
+    """Say what is to be recorded and why, and record it part by part; a part that fails does not stop the others."""
+    from helpers.book import plan, record
+
+    _check_jobs(options)
+    options.jobs, options.replace = options.jobs or 1, True
+    commit, found = record.head(), plan.parts()
+    due: list[plan.Part] = []
+    for part in found:
+        # Tables that are to be recorded before are not yet those that this part will be made of.
+        waits = [name for name in part.code for one in due if one.makes(name.removeprefix("results/"))]
+        why = part.stale() + waits
+        if not why and options.again and any(there["commit"] != commit for there in part.recorded.values()):
+            why = ["asked for again"]
+        if why:
+            due.append(part)
+        print(f"{part!s:40} {_cost(part)}  {'stale: ' + _few(why) if why else 'fresh'}")
+    left = sum(part.seconds() or 0 for part in due)
+    unknown = sum(part.seconds() is None for part in due)
+    print(
+        f"{len(due)} of {len(found)} parts to record, {left} s when they were last recorded"
+        f"{f', and {unknown} that never were' if unknown else ''}"
+    )
+    if options.plan:
+        return 0
+    if changed := record.uncommitted():
+        raise ChapterError(f"what is recorded must be as it was committed, got changes in {_few(changed)}")
+    failed = []
+    for place, part in enumerate(due, start=1):
+        if record.uncommitted() or record.head() != commit:
+            raise RunError(f"the project was edited, {len(due) - place + 1} parts are left; commit and run it again")
+        print(f"[{place}/{len(due)}] {part}, about {left} s left", flush=True)
+        left -= part.seconds() or 0
+        started = time.perf_counter()
+        try:
+            if isinstance(part.source, Chapter):
+                _recorded(part.source, part.source.check(part.values or {}), options, part.named)
+            else:
+                subprocess.run(["make", "-C", paths.ROOT / "benchmarks", part.source], check=True)
+            if why := plan.again(part).stale():
+                raise RunError(f"still stale: {_few(why)}")
+            print(f"[{place}/{len(due)}] recorded in {time.perf_counter() - started:.0f} s", flush=True)
+        except (ChapterError, RunError, OSError, subprocess.CalledProcessError) as error:
+            failed.append(part)
+            _told(f"{part}: {error}", FAILED)
+    if failed:
+        _told(f"{len(failed)} of {len(due)} parts failed: {_few([str(part) for part in failed])}", FAILED)
+    return FAILED if failed else 0
+
+
+def _cost(part) -> str:
+    """Seconds when the part was last recorded, and on how many processes."""
+    jobs = max((there.get("jobs", 1) for there in part.recorded.values()), default=1)
+    return f"{'?' if part.seconds() is None else part.seconds():>6} s{f' on {jobs}' if jobs > 1 else '':5}"
 
 
 def _values(chapter: Chapter, options) -> dict:
@@ -230,11 +300,16 @@ def _values(chapter: Chapter, options) -> dict:
     with _bad_input_refused():
         if options.named is not None:
             check_choice(f"--set (of chapter {chapter.name})", options.named, sets)
+    _check_jobs(options)
+    return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
+
+
+def _check_jobs(options) -> None:
+    with _bad_input_refused():
         if options.jobs is not None:
             check_integer("--jobs", options.jobs, low=1, high=MOST_JOBS)
     if options.scheduler is not None and options.jobs is None:
         raise ChapterError("--scheduler must come with --jobs, got it alone")
-    return chapter.check(sets.get(options.named, {}) | chapter.parse(options.pairs))
 
 
 def _check_data_folder() -> None:
@@ -245,24 +320,25 @@ def _check_data_folder() -> None:
         os.environ["DPBOOK_DATA"] = str(Path(folder).expanduser().resolve())
 
 
-def _executed(chapter: Chapter, values: dict, options) -> tuple[Path, float]:
+def _executed(chapter: Chapter, values: dict, options, *, only_tables: bool = False) -> tuple[Path, float]:
     """Run a copy of a chapter, under `--jobs` with a store of its finished trials; its path and its seconds."""
     folder = paths.RUNS / chapter.name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     with ExitStack() as stack:
-        earlier = _open_store(stack, chapter, values, options) if options.jobs is not None else 0.0
+        earlier = _open_store(stack, chapter, values, options, only_tables) if options.jobs is not None else 0.0
         started = time.perf_counter()
-        notebook = chapter.run(values, folder)
+        notebook = chapter.run(values, folder, only_tables=only_tables)
         return notebook, time.perf_counter() - started + earlier
 
 
-def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options) -> float:
+def _open_store(stack: ExitStack, chapter: Chapter, values: dict, options, only_tables: bool) -> float:
     """Let the chapter's trials use processes and a store; the seconds that interrupted runs have spent on them."""
     from helpers.book import own_data
     from helpers.study import experiments
 
     modules = sorted(sources.definitions(chapter.code))
     code = sources.modules_digest(modules)  # before the parts: an edit in between is noticed, not attributed
-    identity = [chapter.name, freshness.of_tables(chapter.code), chapter.defaults | values]
+    parts = freshness.of_tables(chapter.code, values) if only_tables else freshness.of_run(chapter.code, values)
+    identity = [chapter.name, parts, chapter.defaults | values]
     # Trials know a data set by its name, and a table of the reader's own may change: it gets a store of its own.
     own = own_data.digest(values)
     store = paths.RUNS / chapter.name / (f"experiments-{own}.sqlite" if own else "experiments.sqlite")
@@ -281,6 +357,8 @@ def _data(options) -> None:
 
 
 def _status(options) -> int:
+    from helpers.book import plan
+
     sound, damaged = [], 0
     for chapter in chapters.chapters():
         try:
@@ -294,26 +372,21 @@ def _status(options) -> int:
         print(
             f"{chapter.name:32} {'stale' if changes else 'fresh':9} {last.get('date', ''):10} {cost:6} {_few(changes)}"
         )
-    # Once for each chapter, not for each of its tables.
-    parts = {chapter.name: freshness.of_tables(chapter.code) for chapter in sound}
-    for name in results.recorded_names():
+    parts, names = [*filter(None, map(plan.of_chapter, sound))], results.recorded_names()
+    if not all(any(part.makes(name) for part in parts) for name in names):
+        parts += plan.benchmarks()
+    for name in names:
         try:
             _, there = results.read(name)
         except ValueError as error:
             damaged += 1
             print(f"{name:32} {'damaged':9} {error}")
             continue
-        print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {_age(there, parts)}")
+        own = next((part for part in parts if part.makes(name)), None)
+        changes = own.changes(there) if own else ["nothing makes it any more"]
+        age = f"stale: {_few(changes)}" if changes else ""
+        print(f"{name:32} {'recorded':9} {there['date']:10} {there['seconds']:4} s {age}")
     return FAILED if damaged else 0
-
-
-def _age(provenance: dict, parts: dict[str, freshness.Parts]) -> str:
-    if provenance["chapter"] not in parts:
-        return f"of {provenance['chapter']}, which is no chapter"
-    changes = freshness.changed(provenance.get("parts", {}), parts[provenance["chapter"]])
-    if "parts" not in provenance:
-        return "recorded before its parts were kept"
-    return f"recorded with earlier code: {_few(changes)}" if changes else ""
 
 
 def _few(names: Sequence[str]) -> str:

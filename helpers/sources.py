@@ -23,6 +23,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from importlib import metadata
 from itertools import accumulate
 
 from helpers import paths
@@ -103,9 +104,24 @@ def digests(source: str) -> dict[str, str]:
     return {name: digest(_code(source, name)) for name in _module(source)}
 
 
-def imports(library: str, texts: Iterable[str]) -> bool:
-    """Whether running pieces of source can load a library such as `torch`."""
-    return library in _reach(texts)[1]
+def pins(texts: Iterable[str]) -> dict[str, str]:
+    """Pinned versions of the packages that running pieces of source can import; what those require does not count."""
+    lines = (
+        line.partition("#")[0].strip()
+        for line in (paths.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    )
+    pinned = {_distribution(line.partition("==")[0]): line.partition("==") for line in lines if line}
+    loaded = {path.partition(".")[0] for path in _reach(texts)[1]}
+    found = {_distribution(one) for name in loaded for one in _distributions_of_modules().get(name, [])}
+    return {name: version for name, _, version in (pinned[one] for one in sorted(found & pinned.keys()))}
+
+
+_distributions_of_modules = cache(metadata.packages_distributions)  # half a second
+
+
+def _distribution(name: str) -> str:
+    """A distribution's name as all spellings of it have it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def modules_digest(names: Iterable[str]) -> str:

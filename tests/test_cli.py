@@ -534,7 +534,7 @@ def without_kernel(monkeypatch):
     """Cells run in this process, where the subject is what the command does before and after them: a kernel is slow."""
 
     def executed(path, output, parameters, cwd, kernel_name):
-        notebook, names = nbformat.read(path, 4), {}
+        notebook, names = path if isinstance(path, dict) else nbformat.read(path, 4), {}
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 exec(compile(cell.source, output, "exec"), names)
@@ -554,9 +554,12 @@ def refused(capsys, arguments, words, code=2):
     assert words in line
 
 
-def test_record_keeps_tables_with_their_provenance(tiny, tmp_path, capsys):
-    results = tmp_path / "results"
-    assert main(["record", "tiny", "-p", "n", "7"]) == 0
+def test_record_keeps_tables_with_their_provenance(tiny, tmp_path, monkeypatch, capsys):
+    results, params = tmp_path / "results", tmp_path / "params"
+    params.mkdir()
+    (params / "tiny.yaml").write_text("more: {n: 7}\n")
+    monkeypatch.setattr("helpers.book.record.uncommitted", list)
+    assert main(["record", "tiny", "--set", "more"]) == 0
     assert pd.read_csv(results / "tiny-a.csv")["n"].tolist() == [7]
     record = json.loads((results / "tiny-a.json").read_text())
     assert record["parameters"] == {"n": 7}
@@ -564,10 +567,17 @@ def test_record_keeps_tables_with_their_provenance(tiny, tmp_path, capsys):
     assert {"commit", "dirty", "machine", "cores", "date", "seconds", "jobs", "python", "arithmetic"} <= set(record)
     assert "helpers.book.results" in record["parts"]
     assert main(["status"]) == 0
-    assert "earlier code" not in capsys.readouterr().out
-    tiny("from helpers import book\nbook.keep(1, 'tiny-a')\n2")
+    assert "stale: " not in capsys.readouterr().out
+    code = "import pandas as pd\nfrom helpers import book\nbook.keep(pd.DataFrame({'n': [n]}), f'tiny-{kind}')"
+    tiny(f"{code}\nbook.Table(pd.DataFrame({{'n': [n]}}), 'Shown.', 'tiny')")  # what is only shown makes no table old
     assert main(["status"]) == 0
-    assert "recorded with earlier code: code cells" in capsys.readouterr().out
+    assert "stale: " not in capsys.readouterr().out
+    tiny(code.replace("[n]", "[n + 1]"))
+    assert main(["status"]) == 0
+    assert "stale: code cells\n" in capsys.readouterr().out
+    (params / "tiny.yaml").write_text("more: {n: 8}\n")
+    assert main(["status"]) == 0
+    assert "stale: parameters, code cells\n" in capsys.readouterr().out
 
 
 def test_record_refuses_other_parameters_before_it_runs(tiny, without_kernel, runs, tmp_path, capsys):

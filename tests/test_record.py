@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 
+import nbformat
 import pandas as pd
 import pytest
 
 from helpers import book, paths
-from helpers.book import record, results
+from helpers.book import freshness, plan, record, results
 from helpers.book.chapters import ChapterError
 from helpers.cli import main
 
@@ -189,6 +190,136 @@ def test_killed_in_the_middle_of_many(folder):
         assert value >= int(first)
 
 
+# The whole book
+
+COMMAND = """
+import sys
+from pathlib import Path
+from helpers import paths
+root = Path(sys.argv[1])
+for name in ("BOOK", "PARAMS", "REFERENCE", "RESULTS", "RUNS"):
+    setattr(paths, name, root / name.lower())
+paths.ROOT, paths.APPENDIX = root, root / "book" / "appendix"
+from helpers.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+CHAPTER = """
+import time
+from pathlib import Path
+import pandas as pd
+from helpers import book, paths
+from helpers.study import experiments
+ROOT = Path({root!r})
+def table_of_two():
+    paths.RESULTS = ROOT / "results"
+    return book.recorded("two-squares")[0]
+def trial(seed):
+    with open(ROOT / "runs" / "ran.txt", "a") as log:
+        log.write(f"{name} {{seed}}\\n")
+    while seed == 2 and (ROOT / "runs" / "wait").exists():
+        time.sleep(0.05)
+    return {{"square": seed**2}}
+squares = experiments.run(trial, [{{"seed": seed}} for seed in range(n)], name="squares")
+book.Table(squares, "Shown.", "squares")
+book.keep({kept}, "{name}-squares")
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A project with two chapters that can be made to wait at a third trial; `one` is made of the table of `two`."""
+    kept = {"one": "squares.assign(of_two=len(table_of_two()))", "two": "squares"}
+    for name in kept:
+        parameters = nbformat.v4.new_code_cell("n: int = 1  # in [1, 9]: trials", metadata={"tags": ["parameters"]})
+        code = nbformat.v4.new_code_cell(CHAPTER.format(name=name, kept=kept[name], root=str(tmp_path)))
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(f"# {name}"), parameters, code])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        (tmp_path / "book").mkdir(exist_ok=True)
+        nbformat.write(notebook, tmp_path / "book" / f"{name}.ipynb")
+        (tmp_path / "params").mkdir(exist_ok=True)
+        (tmp_path / "params" / f"{name}.yaml").write_text("full: {n: 4}\n")
+    (tmp_path / "_toc.yml").write_text("parts: [{chapters: [{file: book/one}, {file: book/two}]}]\n")
+    (tmp_path / "constraints.txt").write_text("pandas==1\n")
+    (tmp_path / ".gitignore").write_text("runs/\n")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "results").mkdir()
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
+        git(tmp_path, *arguments)
+    return tmp_path
+
+
+def git(folder, *arguments):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=folder, check=True)
+
+
+def command(root, *arguments, **options):
+    script = [sys.executable, "-c", COMMAND, str(root), "record", "--all", *arguments]
+    return subprocess.run(script, capture_output=True, text=True, check=False, **options)
+
+
+def test_a_recording_of_the_book_goes_on_after_a_kill(small):
+    """Neither finished parts nor finished trials of the part that was under way are run again."""
+    plan_of = command(small, "--plan").stdout
+    assert re.search(r"one --set full +\? s +stale: never recorded, results/two-squares\n", plan_of)
+    assert plan_of.endswith("2 of 2 parts to record, 0 s when they were last recorded, and 2 that never were\n")
+    (small / "runs" / "wait").touch()
+    log = small / "runs" / "ran.txt"
+    script = [sys.executable, "-c", COMMAND, str(small), "record", "--all"]
+    process = subprocess.Popen(script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 120
+    while not (log.exists() and len(log.read_text().splitlines()) == 3) and time.monotonic() < until:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    first = log.read_text().split("\n")[:-1]
+    assert len(first) == 3
+    (small / "runs" / "wait").unlink()
+    run = command(small)  # `one` comes after `two`, which its table is made of
+    assert run.returncode == 0, run.stderr
+    ran = log.read_text().split("\n")[:-1]
+    doubled = {line for line in ran if ran.count(line) > 1}
+    # The one that was under way, unless the orphaned kernel came to its end before it noticed.
+    assert doubled <= {first[2]}
+    assert command(small).stdout.endswith("0 of 2 parts to record, 0 s when they were last recorded\n")
+    assert ran == log.read_text().split("\n")[:-1]
+    made = json.loads((small / "results" / "two-squares.json").read_text())
+    assert (made["dirty"], made["set"], made["parameters"]) == (False, "full", {"n": 4})
+    assert pd.read_csv(small / "results" / "two-squares.csv").square.tolist() == [0, 1, 4, 9]
+
+    # What a commit changes is recorded again: figures are not, parameters are, and then what is made of their table.
+    book_of_two = small / "book" / "two.ipynb"
+    book_of_two.write_text(book_of_two.read_text().replace("Shown.", "Shown otherwise."))
+    (small / "book" / "new.md").touch()
+    refused = command(small, "--again")
+    assert "0 of 2 parts to record" in refused.stdout
+    assert refused.returncode == 2
+    assert "must be as it was committed, got changes in book/two.ipynb, book/new.md" in refused.stderr
+    (small / "params" / "two.yaml").write_text("full: {n: 5}\n")
+    git(small, "add", ".")
+    git(small, "commit", "-qm", "More")
+    assert "2 of 2 parts" in command(small, "--plan", "--again").stdout
+    shown = command(small, "--plan").stdout
+    assert re.search(r"two --set full .* stale: parameters\n", shown)
+    assert re.search(r"one --set full .* stale: results/two-squares\n", shown)
+    assert pd.read_csv(small / "results" / "one-squares.csv").of_two.tolist() == [4] * 4
+
+
+def test_a_page_says_in_words_when_and_whether_the_code_has_changed(folder):
+    keep(folder, 1)
+    entry = json.loads((paths.RESULTS / "t0.json").read_text()) | {"parts": {"code cells": "a"}, "dirty": False}
+    (paths.RESULTS / "t0.json").write_text(json.dumps(entry))
+
+    def part(code):
+        return plan.Part("tiny", "tiny", ("t0",), {"code cells": code}, {}, "full", {"n": 1})
+
+    label = f"Ten splits; {book.recorded('t0')[1]}."
+    told = "Ten splits; computed on 1 January 2026 with parameters of its own, 7 s"
+    assert plan.in_words(label, ["t0"], [part("a")]) == f"{told}."
+    assert plan.in_words(label, ["t0"], [part("b")]) == f"{told}; the code of the method has changed since."
+    assert plan.in_words(label, ["t1"], [part("b")]) == f"{told}; with which code is not known."
+    assert plan.in_words("Recorded 2026-01-01, ten.", ["t0"], [part("a")]) == "Computed on 1 January 2026, ten."
+
+
 # What is refused
 
 
@@ -291,7 +422,7 @@ def test_the_origin_names_commit_code_and_machine(monkeypatch):
     from helpers.book import chapters
 
     chapter = chapters.chapter("oversampling")
-    found = record.origin(chapter, {"n_seeds": 3})
+    found = record.origin(chapter.name, {"n_seeds": 3}, freshness.of_tables(chapter.code, {}))
     assert found["commit"] is None or len(found["commit"]) == 40
     assert found["machine"] == "cpu"  # this chapter uses no torch, on any machine
     assert "helpers.resampling.oversampling" in found["parts"]

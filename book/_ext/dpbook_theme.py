@@ -1,13 +1,15 @@
 """Sphinx extension for what the theme leaves open: descriptions, search, marks in code, and accessible lists.
 
-Every page gets a description, the search finds words of the text, code loses its marks for the formatter, and lists and
-names are as screen readers need them.
+Every page gets a description, the search finds words of the text, code loses its marks for the formatter, lists and
+names are as screen readers need them, and what was computed before says when, and whether its code has changed since.
 """
 
 import re
+from functools import cache
 from html import escape
 
 from docutils import nodes
+from helpers.book import chapters, freshness, plan, results
 from sphinx.application import Sphinx
 from sphinx.search import IndexBuilder
 
@@ -51,6 +53,18 @@ def _lead_to_the_register(app: Sphinx, page: str, template: str, context: dict, 
         context["body"] = context["body"].replace(_REGISTER, f'href="{there}#')
 
 
+def _date_results(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Stored outputs name the day of a recorded result; whether its code has changed since is known at the build."""
+    body = context.get("body", "")
+    if plan.LABEL.search(body):
+        own = next((one for one in chapters.chapters() if page == one.path.stem or page.endswith(f"/{one.name}")), None)
+        names = freshness.shown_names(own.code) if own else results.recorded_names()
+        context["body"] = plan.in_words(body, names, _parts())
+
+
+_parts = cache(plan.parts)  # ten seconds
+
+
 def _collect_words_only(builder: type[IndexBuilder]) -> None:
     """Keep TeX and code out of the search index; Sphinx has no setting for it."""
     collect = builder._word_collector
@@ -72,4 +86,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", _lead_to_the_register)
     app.connect("html-page-context", _describe)
     app.connect("html-page-context", _mend)
+    app.connect("html-page-context", _date_results)
     return add_directives(app, {})

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import paths, sources
-from helpers.book import freshness, strict_yaml
+from helpers.book import freshness, slices, strict_yaml
 from helpers.book.parameters import ChapterError, Parameter, read_cell, read_constraints, read_sets, require
 
 if TYPE_CHECKING:  # reading notebooks as JSON spares the command line a second
@@ -233,7 +233,7 @@ class Chapter:
         nbformat.write(notebook, temporary)
         temporary.replace(self.path)
 
-    def run(self, values: dict[str, Any], folder: Path) -> Path:
+    def run(self, values: dict[str, Any], folder: Path, *, only_tables: bool = False) -> Path:
         """Execute a copy of the chapter with other parameters and return the executed notebook's path.
 
         A last cell is added, which notes in the folder with what threads and rounding the kernel has computed.
@@ -245,6 +245,8 @@ class Chapter:
             linked into the folder.
         folder : Path
             Created if absent. The chapter itself is not touched.
+        only_tables : bool
+            Whether to run nothing but what the kept tables are made by (`helpers.book.slices`).
 
         Raises
         ------
@@ -267,7 +269,7 @@ class Chapter:
         (folder / "parameters.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         values = own_data.link(values, folder)
         output = folder / f"{self.name}.ipynb"
-        notebook = self.notebook
+        notebook = self._reduced() if only_tables else self.notebook
         # Only the kernel knows what the chapter's code made of its threads and its rounding, and only at the end.
         notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL, metadata={"tags": ["remove-cell"]}))
         nbformat.write(notebook, output)
@@ -280,6 +282,16 @@ class Chapter:
         finally:
             del os.environ["DPBOOK_RUN_FOLDER"]
         return output
+
+    def _reduced(self) -> "nbformat.NotebookNode":
+        """The notebook with nothing but its parameters and what its kept tables are made by."""
+        notebook = self.notebook
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for cell, statements in zip(code, slices.kept(self.code), strict=True):
+            if "parameters" not in cell.metadata.get("tags", ()):
+                cell.source = statements
+        notebook.cells = [cell for cell in code if cell.source]
+        return notebook
 
 
 def chapters() -> list[Chapter]:

@@ -22,34 +22,45 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from helpers import paths, sources
+from helpers import paths
 from helpers.book import freshness, results
 from helpers.book.chapters import Chapter, ChapterError
 
+# What recorded tables are made of; results and the pages that show them are not.
+_MADE_OF = ("_toc.yml", "benchmarks", "book", "checks", "constraints.txt", "helpers", "params", "reference")
 _ARITHMETIC = "arithmetic.json"  # in the folder of a run
 
 
-def origin(chapter: Chapter, values: dict[str, Any]) -> dict[str, Any]:
-    """Where a run of `chapter` with `values` comes from, taken before it starts.
+def origin(name: str, values: dict[str, Any], parts: freshness.Parts) -> dict[str, Any]:
+    """Where a run of a chapter with `values` comes from, taken before it starts.
 
     A run adds `seconds`, `jobs`, and the `arithmetic` of its kernel; tables recorded before that was noted lack it.
+
+    Parameters
+    ----------
+    name : str
+        Of the chapter that the tables belong to.
+    values : dict
+        Parameters of the run.
+    parts : dict
+        A digest of each part of the code that the tables depend on.
 
     Returns
     -------
     dict
-        `chapter`, `parameters`, `commit` (of git, None outside a repository) and `dirty` (whether files other than
-        results differed from it), `parts` (a digest of each part of the code that the tables depend on), `date`,
-        `machine` ("cpu", or "gpu" with its name where the chapter uses torch and torch sees one), `cores`, `python`.
+        `chapter`, `parameters`, `commit` (of git, None outside a repository) and `dirty` (see `uncommitted`), `parts`,
+        `date`, `machine` ("cpu", or "gpu" with its name where the run can load torch and torch sees one), `cores`,
+        `python`.
     """
-    commit = _git("rev-parse", "HEAD")
+    commit = head()
     return {
-        "chapter": chapter.name,
+        "chapter": name,
         "parameters": values,
         "commit": commit,
-        "dirty": commit and bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")),
-        "parts": freshness.of_tables(chapter.code),
+        "dirty": commit and bool(uncommitted()),
+        "parts": parts,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": _machine(chapter),
+        "machine": _machine(parts),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
@@ -88,6 +99,25 @@ def noted_arithmetic(folder: Path) -> dict[str, Any]:
     return json.loads((folder / _ARITHMETIC).read_text(encoding="utf-8"))
 
 
+def head() -> str | None:
+    """The commit that the project stands on; None outside a repository."""
+    return _git("rev-parse", "HEAD")
+
+
+def uncommitted() -> list[str]:
+    """Files that tables are made of and that are not as the last commit has them, new ones among them.
+
+    Raises
+    ------
+    ChapterError
+        There is no git or no repository.
+    """
+    answer = _git("status", "--porcelain", "--untracked-files=all", "--", *_MADE_OF)
+    if answer is None:
+        raise ChapterError("the project must be a git repository, so that a table can name its commit, got none")
+    return [line[2:].strip() for line in answer.splitlines()]
+
+
 def refuse_conflicts(chapter: Chapter, values: dict[str, Any], tables: Collection[str]) -> None:
     """Raise where recorded tables would be replaced by those of another chapter or other parameters.
 
@@ -114,7 +144,7 @@ def refuse_conflicts(chapter: Chapter, values: dict[str, Any], tables: Collectio
 
 
 def commit(
-    chapter: Chapter, tables: Sequence[Path], provenance: dict[str, Any], *, replace: bool = False
+    chapter: Chapter | None, tables: Sequence[Path], provenance: dict[str, Any], *, replace: bool = False
 ) -> list[Path]:
     """Make these CSV files the recorded ones, all at once, and return where they are.
 
@@ -125,7 +155,8 @@ def commit(
     provenance : dict
         `origin` with `seconds`, `jobs` and `arithmetic`; the SHA-256 of each file is added.
     replace : bool
-        Whether tables that were recorded with other parameters may be replaced.
+        Whether tables that were recorded with other parameters may be replaced; for a benchmark, which is no chapter,
+        they always may.
 
     Raises
     ------
@@ -140,7 +171,7 @@ def commit(
         _settle()
         staged = paths.RESULTS / ".staged"
         shutil.rmtree(staged, ignore_errors=True)  # of a process that was killed
-        if not replace:
+        if chapter and not replace:
             refuse_conflicts(chapter, provenance["parameters"], names)
         try:
             staged.mkdir()
@@ -184,12 +215,12 @@ def _git(*arguments: str) -> str | None:
     """What git answers about the project's folder; None where there is no git or no repository."""
     with suppress(OSError):
         answer = subprocess.run(["git", "-C", paths.ROOT, *arguments], capture_output=True, text=True, check=False)
-        return answer.stdout.strip() if answer.returncode == 0 else None
+        return answer.stdout.rstrip() if answer.returncode == 0 else None
     return None
 
 
-def _machine(chapter: Chapter) -> str:
-    if sources.imports("torch", chapter.code):
+def _machine(parts: freshness.Parts) -> str:
+    if "constraints.txt: torch" in parts:
         import torch
 
         if torch.cuda.is_available():

@@ -307,7 +307,9 @@ class DPNeuralClassifier(PrivateMixin, ScorePredictions, ClassifierMixin, BaseEs
         """Attributes of the fitted object by name, without its guarantee, computed from the ledger's answers."""
         classes = check_classes("classes", self.classes)
         for_counts, for_cut_off = self._shares()
-        optimizer = functools.partial(torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum)
+        optimizer: Callable[..., torch.optim.Optimizer] = functools.partial(
+            torch.optim.SGD, lr=self.learning_rate, momentum=self.momentum
+        )
         if self.optimizer == "adam":
             optimizer = functools.partial(torch.optim.Adam, lr=self.learning_rate, betas=(self.momentum, 0.999))
         # What the caller made is tried before anything is paid for.

@@ -162,7 +162,14 @@ def run(
 
 @contextmanager
 def session(
-    jobs: int, store: Path, identity: Any, modules: Sequence[str], code: str, scheduler: str | None = None
+    jobs: int,
+    store: Path,
+    identity: Any,
+    modules: Sequence[str],
+    code: str,
+    scheduler: str | None = None,
+    *,
+    beside: Any = None,
 ) -> Iterator[float]:
     """Let `run` use processes and a store, in kernels started inside the block.
 
@@ -180,6 +187,8 @@ def session(
         `sources.modules_digest(modules)`, taken before `identity` was; a process that finds other code refuses to work.
     scheduler : str, optional
         Address of a Dask scheduler whose workers take the place of the processes.
+    beside : JSON value, optional
+        What trials of either scope depend on besides the project's code: digests of files that they run, say.
 
     Yields
     ------
@@ -197,6 +206,7 @@ def session(
         raise SessionError(f"trials already go to {json.loads(os.environ[_VARIABLE])['store']}")
     software = sorted({f"{entry.name}=={entry.version}" for entry in metadata.distributions()})
     machine = [platform.python_version(), platform.machine(), software]
+    machine += [beside] if beside is not None else []
     settings = {
         "jobs": jobs,
         "store": str(store),

@@ -27,7 +27,7 @@ import tempfile
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -179,11 +179,11 @@ def _walk(item: Any, name: str, above: set[int], seeds: list, depth: int) -> Ite
 _MARK = object()
 
 
-def _hashed(state: dict) -> dict:
+def _hashed(state: Mapping[str, Any]) -> dict[str, Any]:
     """A generator's state with a digest in place of each array: hundreds of numbers of chance would bury all others."""
     return {
         key: _hashed(part)
-        if isinstance(part, dict)
+        if isinstance(part, Mapping)
         else hashlib.sha256(part.tobytes()).hexdigest()
         if isinstance(part, np.ndarray)
         else part
