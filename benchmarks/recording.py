@@ -13,7 +13,15 @@ import pandas as pd
 RESULTS = Path(__file__).parents[1] / "results"
 
 
-def record(table: pd.DataFrame, name: str, parameters: Mapping[str, Any], seconds: float, **more: Any) -> None:
+def record(
+    table: pd.DataFrame,
+    name: str,
+    parameters: Mapping[str, Any],
+    seconds: float,
+    *,
+    chapter: str = "private-classifiers",
+    **more: Any,
+) -> None:
     """Write results/NAME.csv, and results/NAME.json with what the table was computed from and at what cost.
 
     Parameters
@@ -24,12 +32,14 @@ def record(table: pd.DataFrame, name: str, parameters: Mapping[str, Any], second
         Of the run, for JSON.
     seconds : float
         CPU seconds of all its fits, on one core and beside other work.
+    chapter : str
+        That shows it.
     more
         Further entries, for JSON.
     """
     content = table.to_csv(index=False).encode()
     provenance = {
-        "chapter": "private-classifiers",
+        "chapter": chapter,
         "parameters": parameters,
         **more,
         "date": time.strftime("%Y-%m-%d"),
