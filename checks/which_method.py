@@ -303,7 +303,8 @@ class Chooser:
         coded = [pd.factorize(table[name]) for name in ("method", "relation", "dataset")]
         numbers = [f"{score}{end}" for score in ("auc", "balanced_accuracy") for end in ("", "_low", "_high")]
         places = [codes.tolist() for codes, _ in coded]
-        rounded = [[round(value, 3) for value in table[name]] for name in numbers]
+        # The form shows two digits, and orders methods by their means.
+        rounded = [[round(value, 3 if name in _SCORES else 2) for value in table[name]] for name in numbers]
         return {
             "methods": coded[0][1].tolist(),
             "relations": coded[1][1].tolist(),
