@@ -411,9 +411,8 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
                 found.append(key | better | signs)
     table = pd.DataFrame(found)
     family = table[table.over.isin(PEERS) & table.metric.isin(["auc", "balanced_accuracy"])]
-    table.insert(
-        table.columns.get_loc("p_value") + 1, "holm", family.groupby("epsilon").p_value.transform(comparison.holm)
-    )
+    corrected = family.groupby("epsilon").p_value.transform(comparison.holm)
+    table.insert(table.columns.get_loc("p_value") + 1, "holm", corrected)
     return table.round(4)
 
 

@@ -1,7 +1,8 @@
 """Average ranks of methods over data sets: Friedman's test, the critical difference, and the diagram of both.
 
 The chapters that compare many methods use it. Tests assume that the data sets behind the ranks are independent of one
-another; settings of one data set are not.
+another; settings of one data set are not. Only methods that keep their guarantee are ranked: a broken promise buys
+accuracy, and whoever takes it into a rank or a best-of moves the places of all others.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,6 +18,54 @@ _ROW = 1.0  # height of a line of text, the unit of the vertical axis
 _BAR = 0.45  # between two bars
 _MARGIN = 0.04  # of the ruler's length, between its end and a name
 _MARKED = "#D55E00"  # vermillion of the palette by Okabe and Ito, as in the other figures
+
+
+def guaranteed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame itself, if every method in it keeps its guarantee.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With columns `method` and `guarantee_holds`.
+
+    Raises
+    ------
+    ValueError
+        A method whose guarantee does not hold.
+
+    >>> guaranteed(pd.DataFrame({"method": ["a", "b"], "guarantee_holds": [True, False]}))
+    Traceback (most recent call last):
+    ValueError: only methods whose guarantee holds can be ranked or counted, got 'b'
+    """
+    broken = frame.method[~frame.guarantee_holds.astype(bool)]
+    if len(broken):
+        raise ValueError(f"only methods whose guarantee holds can be ranked or counted, got {broken.iloc[0]!r}")
+    return frame
+
+
+def best_of(frame: pd.DataFrame, by: Sequence[str], metric: str) -> pd.DataFrame:
+    """The rows of the best method of each setting, chosen after seeing all results.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As for `guaranteed`, with one row for each method and setting.
+    by : sequence of str
+        Columns of a setting.
+    metric : str
+        The largest value is best, or the smallest of `metrics.LOWER_IS_BETTER`; of equal ones the first.
+
+    Raises
+    ------
+    ValueError
+        A method whose guarantee does not hold.
+
+    >>> rows = pd.DataFrame({"method": ["a", "b"], "dataset": "x", "auc": [0.6, 0.7], "guarantee_holds": True})
+    >>> best_of(rows, ["dataset"], "auc").method.tolist()
+    ['b']
+    """
+    groups = guaranteed(frame).groupby(list(by), sort=False)[metric]
+    return frame.loc[groups.idxmin() if metric in metrics.LOWER_IS_BETTER else groups.idxmax()]
 
 
 def average_ranks(frame: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from helpers.study import experiments
 from helpers.synthesis import PAPER
 
 DATASET = "gaussian_mixture"
-QUICK = [name for name in benchmark.PIPELINES if name not in benchmark.SLOW]
+QUICK = [name for name, entry in benchmark.PIPELINES.items() if entry.guarantee_holds and name not in benchmark.SLOW]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -52,7 +52,7 @@ def test_regression_with_an_offset_decides_at_its_noisy_count(name, delta):
 
 
 def test_the_papers_size_is_table_12_but_for_the_parameterisation():
-    synthesizer, parameters, learner = benchmark.PIPELINES["GEM, paper's size + XGBoost"].args
+    synthesizer, parameters, learner = benchmark.PIPELINES["GEM, paper's size + XGBoost"].run.args
     own = {"parameterization": "direct", "lr": None, "delta": benchmark.DELTA}
     assert (synthesizer.__name__, learner) == ("GEM", "trees")
     assert parameters == PAPER | own

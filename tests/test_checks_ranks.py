@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from checks import ranks
-from checks.ranks import average_ranks, groups, plot_ranks
+from checks.ranks import average_ranks, best_of, groups, guaranteed, plot_ranks
 
 
 @given(k=st.integers(1, 5), blocks=st.integers(1, 6), levels=st.integers(1, 4), seed=st.integers(0, 10_000))
@@ -116,3 +116,14 @@ def test_the_diagram_takes_one_metric():
     for bad in (table.head(1), pd.concat([table, table]), table.assign(critical_difference=range(len(table)))):
         with pytest.raises(ValueError, match="one metric of two or more"):
             plot_ranks(bad, Figure().subplots())
+
+
+def test_a_method_without_its_guarantee_is_neither_ranked_nor_best():
+    frame = pd.DataFrame({"dataset": list("xxyy"), "method": list("abab"), "auc": [0.6, 0.9, 0.7, 0.2]})
+    honest = frame.assign(guarantee_holds=True, error=1 - frame.auc)
+    assert guaranteed(honest) is honest
+    for metric in ("auc", "error"):
+        assert best_of(honest, ["dataset"], metric).method.tolist() == ["b", "a"]
+    for judge in (guaranteed, lambda rows: best_of(rows, ["dataset"], "auc")):
+        with pytest.raises(ValueError, match="guarantee holds can be ranked or counted, got 'b'"):
+            judge(honest.assign(guarantee_holds=honest.method != "b"))

@@ -93,7 +93,7 @@ DEFAULTS = {
         "counts": "private",
         "random_state": None,
     },
-    "PartitionedSearch": SEARCH | {"parts": "disjoint"},
+    "PartitionedSearch": SEARCH | {"parts": "disjoint", "delta": 0.0},
     "RepeatedSearch": SEARCH | {"trials": None, "law": "geometric"},
     "PrivateBaggingClassifier": {
         "n_estimators": 10,

@@ -66,6 +66,34 @@ def test_budget_of_a_candidate(search, share):
     assert model.guarantee_.epsilon == 3.0
 
 
+@pytest.mark.parametrize(("parts", "share"), [("disjoint", 1), ("shared", 1 / 3)])
+def test_a_delta_is_the_learners_and_no_more_is_promised(parts, share):
+    search = meta.PartitionedSearch(
+        erm.ObjectivePerturbationClassifier(), GRID, epsilon=3.0, parts=parts, delta=1e-4, random_state=0
+    )
+    model = search.fit(*data())
+    chosen = model.best_estimator_
+    assert (chosen.epsilon, chosen.delta) == pytest.approx((3 * share, 1e-4 * share))
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (3.0, 1e-4)
+    assert chosen.guarantee_ is model.guarantee_
+    pure = clone(search).set_params(delta=0.0).fit(*data())
+    assert pure.guarantee_.assumes == model.guarantee_.assumes
+    assert pure.best_estimator_.delta == 0
+
+
+def test_a_part_that_spends_more_than_the_budget_is_noticed(monkeypatch):
+    fitted = meta.PartitionedSearch._fitted
+
+    def fitted_and_more(self, ledger, setting, guarantee):
+        ledger.laplace(lambda records: 0.0, 1.0, 0.1)
+        return fitted(self, ledger, setting, guarantee)
+
+    monkeypatch.setattr(meta.PartitionedSearch, "_fitted", fitted_and_more)
+    for delta in (0.0, 1e-5):
+        with pytest.raises(RuntimeError, match=r"cost epsilon 1\.1 .* more than the budget of 1"):
+            meta.PartitionedSearch(Sign(), {"sign": [1]}, delta=delta).fit(*data())
+
+
 def test_selection_is_private_by_enumeration():
     # Every pair of mistake vectors over three held-out records that differ in one record.
     epsilon, worst = 0.8, 0.0
@@ -440,6 +468,8 @@ def test_refusals(kind, bad, message):
     ("search", "message"),
     [
         (meta.PartitionedSearch(Sign(), {"sign": [1]}, parts="equal"), "parts"),
+        (meta.PartitionedSearch(Sign(), {"sign": [1]}, delta=-1e-9), "delta must be"),
+        (meta.PartitionedSearch(Sign(), {"sign": [1]}, delta=1.0), "delta must be"),
         (meta.RepeatedSearch(Sign(), {"sign": [1]}, law="poisson"), "law"),
         (meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=0.5), "trials"),
         (meta.RepeatedSearch(Sign(), {"sign": [1]}, trials=1e15), "trials"),

@@ -1,12 +1,17 @@
-"""The form for a reader's sizes: the right rows, valid without JavaScript, and nothing fetched."""
+"""The short list and its private choice, rules on sets left out, and the form for a reader's sizes."""
 
 import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from checks.which_method import Chooser, nearest
+from checks import which_method
+from checks.which_method import CHOICE, MOMENTS, OFFSET, SHORT_LIST, Chooser, nearest
+from helpers import data
+from helpers.book import chapters, recorded
+from helpers.privacy import REPLACE_ONE
 
 SCORES = ("auc", "balanced_accuracy")
 
@@ -90,3 +95,87 @@ def test_the_form_answers_as_python_does(browser, tmp_path):
     page.locator("input[name=n]").fill("0")
     assert "must be" in page.locator("output").inner_text()
     page.close()
+
+
+# ------------------------------------------------------------------------------------------------ the short list
+
+
+def mixture(seed=0):
+    return data.split(data.load("gaussian_mixture"), 0.3, seed)
+
+
+@pytest.mark.parametrize("method", [*SHORT_LIST, CHOICE])
+def test_each_method_keeps_to_the_same_budget_and_relation(method):
+    train, test = mixture()
+    learnt = which_method.learn(method, train, 2.0, 0)
+    found = learnt.guarantee
+    assert found.neighbouring is REPLACE_ONE
+    assert found.epsilon <= 2.0 * (1 + 1e-9)
+    assert found.delta == pytest.approx(train.n**-2.0)
+    assert learnt.of(test.X).shape == test.y.shape
+
+
+def test_the_recipe_of_the_chapter_is_the_method_that_was_compared():
+    """The visible code, at a budget, against `learn`, whose trials are recorded."""
+    page = chapters.chapter("which-method").notebook
+    [code] = [cell.source for cell in page.cells if cell.source.startswith("def recipe(")]
+    train, test = mixture()
+    from helpers.data import Domain
+    from helpers.erm import PrivateMomentClassifier
+
+    names = {"Domain": Domain, "PrivateMomentClassifier": PrivateMomentClassifier, "epsilon": 1.0}
+    exec(code, names)
+    scores = names["recipe"](train, 0).decision_function(test.X)
+    assert scores.tolist() == which_method.learn(MOMENTS, train, 1.0, 0).of(test.X).tolist()
+
+
+def test_rows_that_the_schema_does_not_allow_are_read_one_by_one():
+    names = ("size", "colour=red", "colour=blue")
+    schema = data.Dataset("toy", np.empty((0, 3)), np.empty(0, int), names, np.array([[0, 5], [0, 1], [0, 1]]))
+    rows = np.array([[1.0, 0, 0], [2.0, 0, 1], [9.0, 1, 1]])
+    read = which_method._Candidate(schema)._read(rows)
+    assert read.tolist() == [[1, 1, 0], [2, 0, 1], [9, 1, 0]]
+    assert rows[0].tolist() == [1, 0, 0]
+
+
+def test_the_choice_takes_what_decides_better_when_the_budget_is_large():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 1))
+    y = (rng.random(4000) < np.where(abs(X[:, 0]) > 0.8, 0.3, 0.0)).astype(int)  # both ends: no line tells them
+    train = data.Dataset("ends", X, y, ("x",), np.array([[-1.0, 1.0]]), "a simulation")
+    search = which_method.private_choice(train, 20.0, 0, delta=1e-6, methods=(OFFSET, MOMENTS)).fit(train.X, train.y)
+    assert search.best_params_ == {"method": MOMENTS}
+
+
+# ------------------------------------------------------------------------------------------------------- the rules
+
+
+def test_a_cut_has_the_fewest_mistakes_of_all():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        sizes, good = rng.integers(1, 9, 12).astype(float), rng.random(12) < 0.5
+        found = which_method.cut(sizes, good)
+        tried = [((sizes >= one) != good).sum() for one in (*np.arange(0.5, 10), np.inf)]
+        assert ((sizes >= found) != good).sum() == min(tried)
+
+
+def test_a_set_that_is_left_out_is_called_by_the_others():
+    frame = pd.DataFrame({"dataset": list("aabbcc"), "size": [1.0, 8.0, 2.0, 9.0, 1.5, 7.0]})
+    good = frame["size"] > 5
+    assert which_method.left_out_errors(frame, "size", good).tolist() == [0, 0, 0]
+    # A set on which small is good: the others call it wrongly both times, and it spoils none of theirs.
+    assert which_method.left_out_errors(frame, "size", good ^ (frame.dataset == "c")).to_dict()["c"] == 2
+
+
+def test_whole_sets_are_drawn():
+    frame = pd.DataFrame({"dataset": list("aaabc"), "value": [1.0, 1.0, 1.0, 0.0, 0.0]})
+    sizes = which_method.over_sets(frame, len, n_draws=200)
+    assert set(sizes) <= {3, 5, 7, 9}
+    assert sizes.mean() == pytest.approx(5, abs=0.5)
+    assert (which_method.over_sets(frame, lambda part: part.value.sum() % 3, n_draws=50) == 0).all()
+
+
+def test_libraries_whose_guarantee_was_refuted_are_known_by_the_audits():
+    found = which_method.refuted(recorded("audit-libraries")[0])
+    assert "diffprivlib GNB" in found
+    assert "Opacus LR" not in found

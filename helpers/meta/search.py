@@ -76,6 +76,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
     }
     _predictor = "best_estimator_"
     _source: ClassVar[str]
+    delta = 0.0  # of a search that has no parameter for it
 
     param_grid: Any
     epsilon: float = 1.0
@@ -104,8 +105,14 @@ class _PrivateSearch(ModelPredictions, Wrapper):
     def _trial_epsilon(self) -> float:
         """Epsilon that one candidate may spend."""
 
+    def _trial_delta(self) -> float:
+        """Delta that one candidate may spend."""
+        return self.delta
+
     def _learner(self, setting: dict, random_state: int | None) -> Any:
         public = {"epsilon": self._trial_epsilon(), "random_state": random_state}
+        # With a pure budget a learner's own delta stands, so that one above 0 is refused and not overwritten.
+        public |= {"delta": self._trial_delta()} if self.delta > 0 else {}
         return new_learner(self.estimator, **public).set_params(**setting)
 
     def _planned(self, X: NDArray, y: NDArray) -> tuple[NeighboringRelation, list[tuple[dict, Guarantee]]]:
@@ -114,14 +121,14 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         parts = self._cut(np.arange(len(X)), len(grid))
         if not all(map(len, parts)):
             raise ValueError(f"X must have at least {len(parts)} records, one for each part, got {len(X)} sample(s)")
-        candidates, epsilon = [], self._trial_epsilon()
+        candidates, epsilon, delta = [], self._trial_epsilon(), self._trial_delta()
         # Disjoint parts are one a candidate; the one shared part comes round for each.
         for setting, rows in zip(grid, cycle(parts[:-1]), strict=False):
             # Only the number of rows is used here, which is public under replace-one.
             make = partial(self._learner, setting, None)
             found = planned_guarantee(make, len(rows), self.n_features_in_, self.classes_, REPLACE_ONE)
-            if found.delta > 0 or found.epsilon > epsilon * (1 + 1e-9):
-                raise ValueError(f"estimator must be {epsilon:g}-DP with delta 0, got {found} from {setting!r}")
+            if found.delta > delta * (1 + 1e-9) or found.epsilon > epsilon * (1 + 1e-9):
+                raise ValueError(f"estimator must be {epsilon:g}-DP with delta {delta:g}, got {found} from {setting!r}")
             candidates.append((setting, found))
         return REPLACE_ONE, candidates
 
@@ -133,7 +140,7 @@ class _PrivateSearch(ModelPredictions, Wrapper):
         ledger.assume(*(item for _, guarantee in candidates for item in guarantee.assumes))
         cut = self._cut(ledger.rng.permutation(ledger.n_records()), len(candidates))
         self.best_params_, self.best_estimator_ = self._search(ledger, candidates, cut)
-        self.guarantee_ = ledger.guarantee(self.epsilon, 0.0, source=self._source)
+        self.guarantee_ = ledger.guarantee(self.epsilon, self.delta, source=self._source)
         restate(self.best_estimator_, self.guarantee_)  # its own does not count that it was selected
 
     @abstractmethod
@@ -171,21 +178,24 @@ class PartitionedSearch(_PrivateSearch):
     """Choice among candidates by the exponential mechanism on the mistakes that each makes on records held out.
 
     A replaced record is either one that candidates learned from or one that they are judged by. So the total is the
-    larger of what learning costs and what judging costs, not the sum, and both are given the whole of `epsilon`.
+    larger of what learning costs and what judging costs, not the sum, and both are given the whole of `epsilon`. The
+    judging is purely private, and `delta` is the learners'.
 
     Parameters
     ----------
     estimator : estimator
-        With parameters `epsilon` and `random_state`, which are set from here, pure differential privacy under
-        replace-one in `guarantee_`, and labels `classes`.
+        With parameters `epsilon` and `random_state`, and `delta` if the search has one, which are set from here;
+        differential privacy of that budget under replace-one in `guarantee_`, and labels `classes`.
     param_grid : dict or list of dicts
         Candidates as in `sklearn.model_selection.ParameterGrid`, m in all. Public: chosen without the data.
     epsilon : float
         Total budget, > 0.
     parts : {"disjoint", "shared"}
         "disjoint": the records are cut into m + 1 equal parts at random, the last is held out, and every candidate has
-        a part and the whole of `epsilon`. "shared": a fifth is held out, and every candidate learns on all
-        the rest with epsilon/m.
+        a part and the whole of the budget. "shared": a fifth is held out, and every candidate learns on all
+        the rest with epsilon/m and delta/m.
+    delta : float
+        Of the total budget, in [0, 1); 0 for candidates that are purely private.
     mistake_costs : dict, optional
         Public price in [0, 1] of a mistake on a record of each label; 1 for all if left out.
     classes : sequence of labels
@@ -210,7 +220,8 @@ class PartitionedSearch(_PrivateSearch):
 
     Proof: in the literature.
 
-    Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 4 and Theorem 8 ("disjoint").
+    Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 4 and Theorem 8 ("disjoint"); with delta, parallel
+    composition (McSherry 2009) of learners that are each (epsilon, delta)-DP.
 
     >>> from helpers.erm import ObjectivePerturbationClassifier
     >>> X, y = np.linspace(-1, 1, 400)[:, None], np.repeat([0, 1], 200)
@@ -221,9 +232,13 @@ class PartitionedSearch(_PrivateSearch):
 
     _source = "Chaudhuri, Monteleoni and Sarwate 2011, Theorem 8"
 
-    _allowed: ClassVar[dict] = {"parts": choice("disjoint", "shared")}
+    _allowed: ClassVar[dict] = {
+        "parts": choice("disjoint", "shared"),
+        "delta": real(low=0, high=1, inclusive="low"),
+    }
 
     parts: str = "disjoint"
+    delta: float = 0.0
 
     def _cut(self, order: NDArray, n_candidates: int) -> list[NDArray]:
         if self.parts == "disjoint":
@@ -233,8 +248,27 @@ class PartitionedSearch(_PrivateSearch):
     def _trial_epsilon(self) -> float:
         return self.epsilon if self.parts == "disjoint" else self.epsilon / len(ParameterGrid(self.param_grid))
 
+    def _trial_delta(self) -> float:
+        return self.delta if self.parts == "disjoint" else self.delta / len(ParameterGrid(self.param_grid))
+
     def _search(self, ledger: Ledger, candidates: list, cut: list[NDArray]) -> tuple[dict, Any]:
-        *learning, judging = _parts(ledger, cut)
+        if self.delta == 0:
+            return self._chosen(_parts(ledger, cut), candidates)
+
+        def chosen(records: Records) -> tuple[dict, Any]:
+            # The outer ledger counts no delta within parts of the records. So they are billed here, where each is held
+            # against the whole budget: the record that is replaced is in one of them.
+            parts = _parts(Ledger(records, ledger.neighbouring, ledger.rng), cut)
+            found = self._chosen(parts, candidates)
+            for part in parts:
+                part.guarantee(self.epsilon, self.delta, source=self._source)
+            return found
+
+        return ledger.fitted(chosen, Guarantee(self.epsilon, self.delta, ledger.neighbouring, source=self._source))
+
+    def _chosen(self, parts: list[Ledger], candidates: list) -> tuple[dict, Any]:
+        """The winner, from ledgers of the parts to learn from and, last, of the records to judge by."""
+        *learning, judging = parts
         trials = zip(candidates, cycle(learning), strict=False)
         learners = [self._fitted(part, *candidate) for candidate, part in trials]
 
