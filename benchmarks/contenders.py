@@ -216,15 +216,19 @@ def without_privacy(split: Split, epsilon: float, relation, *, trees: bool) -> F
 # Peers: also with parameters of their own
 
 
-def dp_sgd(split: Split, epsilon: float, relation, *, hidden: int, weighted: bool, **parameters) -> Fitted:
+_AVERAGED = {"last": 0.0, "second half": 0.5, "all": 1.0}  # of the steps of a descent
+
+
+def dp_sgd(
+    split: Split, epsilon: float, relation, *, hidden: int, weighted: bool, average: str, **parameters
+) -> Fitted:
     """DP-SGD with class weights from a noisy count, or none; in either case the count is the cut-off."""
     table, noise = split.columns, noise_generator(split.seed, "dp-sgd", split.dataset.name, epsilon, split.X)
     share = _noisy_share(split, COUNT_SHARE * epsilon, relation, noise)
     weights = np.array([0.5 / (1 - share), 0.5 / share]) if weighted else np.ones(2)
     started = time.process_time()
-    score = gradients.fit(
-        table.X, split.y, weights, (1 - COUNT_SHARE) * epsilon, split.delta, noise, hidden=hidden, **parameters
-    )
+    own = {"hidden": hidden, "average": _AVERAGED[average], **parameters}
+    score = gradients.fit(table.X, split.y, weights, (1 - COUNT_SHARE) * epsilon, split.delta, noise, **own)
     # Weights make both classes equally frequent; probabilities are those of the records as they are.
     shift = float(logit(share)) if weighted else 0.0
     seconds = time.process_time() - started
@@ -292,10 +296,10 @@ _DESCENT = {
     "sample": (0.03, 0.1, 1.0),
     "rate": _ladder(0.125, 64.0),
     "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
-    "average": (0.0, 0.5, 1.0),
+    "average": tuple(_AVERAGED),
     "weighted": (False, True),
 }
-_TUTORIAL = {"steps": 100, "sample": 0.1, "rate": 1.0, "clip": 1.0, "average": 0.0, "weighted": False}
+_TUTORIAL = {"steps": 100, "sample": 0.1, "rate": 1.0, "clip": 1.0, "average": "last", "weighted": False}
 SETTINGS: dict[str, tuple[dict, dict]] = {  # of the peers: axes that are climbed, their ends the limits; the start
     "diffprivlib LR": ({"C": (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)}, {"C": 1.0}),
     "diffprivlib GNB": ({}, {}),
