@@ -38,7 +38,7 @@ from helpers.privacy import ADD_REMOVE, REPLACE_ONE, class_counts, noise_generat
 TEST = 0.3
 COUNT_SHARE = 0.05  # of epsilon, for the noisy count of the classes that a peer without one is given
 N_SYNTHETIC = 4000
-LIMIT = 600.0  # seconds by the clock for one fit of a synthesiser
+LIMIT = 3600.0  # seconds by the clock for one fit of a synthesiser
 
 
 class Split:
