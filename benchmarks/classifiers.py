@@ -1,368 +1,269 @@
 """Private classifiers of this project beside those of other libraries, on the reserve sets.
 
-`python -m benchmarks.classifiers tune` chooses the peers' settings on development sets, `run` makes the comparison and
-what the book shows of it; both go on where they were interrupted. Every
-method gets the whole of one budget, the same splits (70 % to train), bounds and delta = n^-2, but for those that are
-pure. Ours run under both neighbouring relations; a peer under its own.
+`python -m benchmarks.classifiers tune` chooses the peers' settings on development sets, `run` makes the comparison,
+`synthesis` adds private synthetic records where they are affordable, and all three go on where they were interrupted:
+every fit is a row of a CSV. `tables` makes what the book shows of them. Every method gets the same splits (70 % to
+train), the same public schema and delta = n^-2, but for those that are pure. Ours run under both neighbouring
+relations; a peer under its own.
 
-A peer has no threshold for rare classes. Each gets what this project's logistic regression has: a tenth of epsilon buys
-a noisy share of the minority, which is the threshold on its probabilities. Its Brier score is of the probabilities.
+Every trial is two fits. The first has the whole of epsilon: its ranking, its probabilities and its own decisions are
+measured. The second has what `benchmarks.cutoff` leaves, and decides at the private cut-off that is learned in the same
+way for every method: balanced accuracies of these decisions compare models, not rules.
 """
 
 import argparse
+import itertools
 import json
 import math
-import subprocess
-import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import expit
-from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, f1_score, roc_auc_score
-from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, roc_auc_score
 
-from benchmarks import recording, reserve
+from benchmarks import cutoff, recording, reserve
+from benchmarks.contenders import (
+    CEILINGS,
+    OURS,
+    PEERS,
+    SETTINGS,
+    SYNTHESISERS,
+    TEST,
+    Fitted,
+    Split,
+    peers,
+    splits,
+    synthetic,
+)
+from benchmarks.tuning import climb
 from helpers import data
 from helpers.book.card import QUALITY
-from helpers.data import Domain
-from helpers.erm import (
-    DPGradientDescentClassifier,
-    ObjectivePerturbationClassifier,
-    PrivateMomentClassifier,
-    default_regularization,
-)
-from helpers.meta import PrivateLogisticRegression, ThresholdClassifier
-from helpers.neural import Schedule
-from helpers.privacy import ADD_REMOVE, REPLACE_ONE, class_counts, noise_generator
+from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, noise_generator
 from helpers.study import comparison
 
-ROOT = Path(__file__).parents[1]
-TUNED, TRIALS = ROOT / "results" / "classifiers-tuned.csv", ROOT / "results" / "classifiers-trials.csv"
-EPSILONS = (1.0, 0.5, 5.0, 0.1)
-SPLITS, TUNING_SPLITS, TEST = 10, 1, 0.3
+RESULTS = recording.RESULTS
+TUNED, CHOSEN, TRIALS = (RESULTS / f"classifiers-{name}.csv" for name in ("tuned", "settings", "trials"))
+EPSILONS = (1.0, 5.0, 0.1, 0.5)
+TUNED_AT = (1.0, 5.0, 0.1)  # for time: settings of 1 serve at 0.5
+NO_NOISE = 1e6  # epsilon of what has no noise
+SPLITS, SEEDS = 10, 5  # of the comparison, and of tuning
 SETS = (*reserve.RESERVE, *reserve.SECOND)
-THRESHOLD_SHARE = 0.1
-TUNING_SETS = ("abalone", "car_eval_34", "yeast_me2", "mammography")
-GRIDS = {  # of parameters; the first is the library's default or a usual choice
-    "diffprivlib LR": [{"C": c} for c in (1.0, 0.1, 0.01, 0.001)],
-    "diffprivlib GNB": [{}],
-    "diffprivlib RF": [{"n_estimators": n, "max_depth": d} for n, d in ((10, 5), (10, 3))],
-    "DP-EBM": [{"max_rounds": rounds} for rounds in (300, 30)],
-    "Opacus LR": [{"lr": lr, "epochs": epochs} for epochs in (10, 40) for lr in (0.5, 4.0)],
-    "Opacus MLP": [{"lr": lr, "epochs": epochs} for epochs in (10, 40) for lr in (0.5, 2.0)],
-}
-_BATCHES = 10  # of Opacus, an epoch
+MOST_COLUMNS, MOST_RECORDS = 100, 12_000  # of a development set for tuning, for time
+MOST_ATTRIBUTES = 5  # of a set for synthesisers, for time
+ALARMS = 50  # in 1,000 records
+SCORES = ["auc", "ap", "balanced_accuracy", "own_balanced_accuracy", "recall_at_alarms", "brier", "calibration_error"]
+_BINS = 10  # of probabilities, equally full, for the calibration error
 
 
-class Split(NamedTuple):
-    """Records to train on and to test on, with what is public."""
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-    dataset: data.Dataset
-    seed: int
-
-    @property
-    def delta(self) -> float:
-        return len(self.y) ** -2.0
-
-    def scaled(self) -> tuple[np.ndarray, np.ndarray]:
-        """X and X_test in [-1, 1] by the bounds; 0 where a bound has no width."""
-        low, high = self.dataset.bounds.T
-        width = np.where(high > low, high - low, 1.0)
-        return tuple(np.clip(2 * (X - low) / width - 1, -1, 1) * (high > low) for X in (self.X, self.X_test))
+def trial(call, relation, split: Split, epsilon: float, parameters=None, name: str = "") -> dict[str, float]:
+    """Scores of both fits."""
+    fitted = call(split, epsilon, relation, **parameters or {})
+    return measured(fitted, split.y_test) | decided(call, relation, split, epsilon, parameters, name)
 
 
-class Outcome(NamedTuple):
-    """Scores of the test records, their threshold, P(minority), and CPU seconds of the fit."""
-
-    scores: np.ndarray
-    threshold: float
-    probabilities: np.ndarray
-    seconds: float
-
-
-def splits(dataset: data.Dataset, count: int) -> Iterator[Split]:
-    """Stratified splits; the seed of a split is its number, and the seed of the methods' noise too."""
-    halves = StratifiedShuffleSplit(count, test_size=TEST, random_state=0).split(dataset.X, dataset.y)
-    for seed, (train, test) in enumerate(halves):
-        yield Split(dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test], dataset, seed)
-
-
-# Ours: a split, a budget and a relation
-
-
-def moments(split: Split, epsilon: float, relation) -> Outcome:
-    """`PrivateMomentClassifier` with the schema's levels, 32 cells a number, and its defaults."""
-    domain = Domain.from_dataset(split.dataset, n_bins=32)
-    model = PrivateMomentClassifier(epsilon, split.delta, domain, neighbouring=relation, random_state=split.seed)
-    seconds = _fit(model, split)
-    return Outcome(model.decision_function(split.X_test), 0.0, model.predict_proba(split.X_test)[:, 1], seconds)
-
-
-def logistic(split: Split, epsilon: float, relation) -> Outcome:
-    """Logistic regression by objective perturbation with a private threshold: the book's recommendation so far."""
-    penalty = default_regularization(len(split.y), split.X.shape[1] + 1, epsilon)
-    inner = ObjectivePerturbationClassifier(
-        regularization=penalty, bounds=split.dataset.bounds, neighbouring=relation, **_divisor(split, relation)
-    )
-    model = ThresholdClassifier(inner, epsilon, threshold_share=THRESHOLD_SHARE, random_state=split.seed)
-    seconds = _fit(model, split)
-    found = model.predict_proba(split.X_test)[:, 1]
-    return Outcome(found, model.threshold_, found, seconds)
-
-
-def offset(split: Split, epsilon: float, relation, *, pure: bool) -> Outcome:
-    """`PrivateLogisticRegression` with its defaults: a noisy count inside the loss and as threshold."""
-    delta = 0.0 if pure else split.delta
-    common = {"bounds": split.dataset.bounds, "neighbouring": relation, "random_state": split.seed}
-    model = PrivateLogisticRegression(epsilon, delta, **common, **_divisor(split, relation))
-    seconds = _fit(model, split)
-    found = model.predict_proba(split.X_test)[:, 1]
-    return Outcome(model.decision_function(split.X_test), float(model.threshold_), found, seconds)
-
-
-def descent(split: Split, epsilon: float, relation) -> Outcome:
-    """Gradient descent on the private scale, with the private share of the minority as offset and as threshold."""
-    model = DPGradientDescentClassifier(
-        epsilon,
-        split.delta,
-        scale="private",
-        prior="offset",
-        bounds=split.dataset.bounds,
-        neighbouring=relation,
-        random_state=split.seed,
-        **_divisor(split, relation),
-    )
-    seconds = _fit(model, split)
-    found = model.decision_function(split.X_test)
-    return Outcome(found, float(model.offset_), expit(found), seconds)
-
-
-def _divisor(split, relation) -> dict:
-    return {"n_records": len(split.y)} if relation is ADD_REMOVE else {}
-
-
-def _fit(model, split) -> float:
-    started = time.process_time()
-    model.fit(split.X, split.y)
-    return time.process_time() - started
-
-
-# Peers: also with parameters of their own
-
-
-def _with_threshold(split, epsilon, relation, fit: Callable[[float], tuple[np.ndarray, float]]) -> Outcome:
-    """A peer's probabilities for its part of epsilon, and the noisy share of the minority for the rest."""
-    noise = noise_generator(split.seed, split.dataset.name, split.y)
-    counts = np.maximum(class_counts(split.y, [0, 1], THRESHOLD_SHARE * epsilon, relation, noise).value, 1)
-    share = counts[1] / counts.sum()
-    found, seconds = fit((1 - THRESHOLD_SHARE) * epsilon)
-    return Outcome(found, float(share), found, seconds)
-
-
-def opacus(split: Split, epsilon: float, relation, *, hidden: int, lr: float, epochs: int) -> Outcome:
-    """A network of one hidden layer, or none, by Opacus' DP-SGD; noise from privacy loss distributions."""
-
-    def fit(budget):
-        from opacus import PrivacyEngine
-
-        X, X_test = (torch.tensor(x, dtype=torch.float32) for x in split.scaled())
-        y = torch.tensor(split.y, dtype=torch.float32)
-        torch.manual_seed(split.seed)
-        d = X.shape[1]
-        layers = [torch.nn.Linear(d, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1)] if hidden else []
-        model = torch.nn.Sequential(*(layers or [torch.nn.Linear(d, 1)]))
-        records = torch.utils.data.TensorDataset(X, y)
-        loader = torch.utils.data.DataLoader(records, batch_size=math.ceil(len(y) / _BATCHES))
-        model, optimizer, loader = PrivacyEngine().make_private(
-            module=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=lr),
-            data_loader=loader,
-            noise_multiplier=_multiplier(len(loader), epochs, budget, split.delta),
-            max_grad_norm=1.0,
-        )
-        started = time.process_time()
-        for _ in range(epochs):
-            for rows, labels in loader:
-                optimizer.zero_grad()
-                torch.nn.functional.binary_cross_entropy_with_logits(model(rows)[:, 0], labels).backward()
-                optimizer.step()
-        seconds = time.process_time() - started
-        with torch.no_grad():
-            return torch.sigmoid(model(X_test)[:, 0]).double().numpy(), seconds
-
-    return _with_threshold(split, epsilon, relation, fit)
-
-
-_MULTIPLIERS: dict[tuple, float] = {}  # by what they depend on
-
-
-def _multiplier(batches: int, epochs: int, epsilon: float, delta: float) -> float:
-    """Noise of Opacus' steps, which see each record with probability 1/batches."""
-    key = (batches, epochs, epsilon, delta)
-    if key not in _MULTIPLIERS:
-        plan = Schedule.constant(batches * epochs, sample_rate=1 / batches).calibrate(epsilon, delta)
-        _MULTIPLIERS[key] = float(plan.noise_multipliers[0])
-    return _MULTIPLIERS[key]
-
-
-class Elsewhere:
-    """The process in the peers' environment."""
-
-    def __init__(self, python: str):
-        self._process = subprocess.Popen(
-            [python, str(Path(__file__).with_name("peers.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._folder = tempfile.TemporaryDirectory()
-
-    def __getstate__(self) -> dict:
-        """Nothing: what a trial depends on is the process's script, which `recorded.yaml` names."""
-        return {}
-
-    def __call__(self, method: str, split: Split, epsilon: float, relation, **parameters) -> Outcome:
-        records, scores = (str(Path(self._folder.name) / name) for name in ("records.npz", "scores.npy"))
-
-        def fit(budget):
-            X, X_test = split.scaled()
-            np.savez(records, X=X, y=split.y, X_test=X_test)
-            task = {"records": records, "scores": scores, "method": method, "parameters": parameters}
-            task |= {"epsilon": budget, "delta": split.delta, "seed": split.seed}
-            self._process.stdin.write(json.dumps(task) + "\n")
-            self._process.stdin.flush()
-            seconds = float(self._process.stdout.readline())
-            return np.load(scores), seconds
-
-        return _with_threshold(split, epsilon, relation, fit)
-
-
-# The runs
-
-
-OURS = {
-    f"{name}, {word}": (method, relation)
-    for name, method in (
-        ("moments", moments),
-        ("logistic + threshold", logistic),
-        ("offset logistic", partial(offset, pure=False)),
-        ("offset logistic (pure)", partial(offset, pure=True)),
-        ("gradient descent", descent),
-    )
-    for word, relation in (("replace-one", REPLACE_ONE), ("add/remove", ADD_REMOVE))
-}
-
-
-PEERS = {  # and the relation of each: that of the proof, or of the sensitivities in its source
-    "diffprivlib LR": REPLACE_ONE,
-    "diffprivlib GNB": ADD_REMOVE,
-    "diffprivlib RF": ADD_REMOVE,
-    "DP-EBM": ADD_REMOVE,
-    "Opacus LR": ADD_REMOVE,
-    "Opacus MLP": ADD_REMOVE,
-}
-
-
-def peers(python: str) -> dict[str, tuple[Callable, object]]:
-    """What fits each peer, and its relation."""
-    networks = {"Opacus LR": partial(opacus, hidden=0), "Opacus MLP": partial(opacus, hidden=16)}
-    elsewhere = Elsewhere(python)
-    return {name: (networks.get(name, partial(elsewhere, name)), relation) for name, relation in PEERS.items()}
-
-
-def measured(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
-    """Metrics of one fit."""
-    predicted = outcome.scores >= outcome.threshold
-    found = {
-        "auc": roc_auc_score(y, outcome.scores),
-        "ap": average_precision_score(y, outcome.scores),
-        "balanced_accuracy": balanced_accuracy_score(y, predicted),
-        "f1": f1_score(y, predicted, zero_division=0.0),
-        "brier": brier_score_loss(y, np.clip(outcome.probabilities, 0, 1)),
-        "seconds": outcome.seconds,
+def decided(call, relation, split: Split, epsilon: float, parameters=None, name: str = "") -> dict[str, float]:
+    """Balanced accuracy at the common cut-off, of a fit that leaves its share of the budget."""
+    fitted = call(split, (1 - cutoff.SHARE) * epsilon, relation, **parameters or {})
+    rng = noise_generator(split.seed, "cut-off", name, epsilon, fitted.train)
+    cut = cutoff.cut_off(Ledger((fitted.train, split.y), relation, rng), cutoff.SHARE * epsilon)
+    return {
+        "balanced_accuracy": balanced_accuracy_score(split.y_test, fitted.test >= cut),
+        "auc_beside": roc_auc_score(split.y_test, fitted.test),
+        "seconds": fitted.seconds,
     }
-    return {name: round(float(value), 6) for name, value in found.items()}
 
 
-_SPLITS: dict[tuple, list[Split]] = {}  # by data set and number of splits, as they are needed
+def measured(fitted: Fitted, y: np.ndarray) -> dict[str, float]:
+    """Scores of a fit with the whole budget."""
+    probabilities = expit(fitted.test)
+    return {
+        "auc": roc_auc_score(y, fitted.test),
+        "ap": average_precision_score(y, fitted.test),
+        "own_balanced_accuracy": balanced_accuracy_score(y, fitted.test >= fitted.cut),
+        "recall_at_alarms": recall_at_alarms(y, fitted.test),
+        "brier": brier_score_loss(y, probabilities),
+        "calibration_error": calibration_error(y, probabilities),
+    }
 
 
-def split_of(load: Callable[[str], data.Dataset], name: str, count: int, seed: int) -> Split:
-    """One of so many splits of a data set."""
-    if (name, count) not in _SPLITS:
-        _SPLITS[name, count] = list(splits(load(name), count))
-    return _SPLITS[name, count][seed]
+def recall_at_alarms(y: np.ndarray, scores: np.ndarray) -> float:
+    """Share of the rare records among the `ALARMS` largest scores of 1,000; of equal scores a random part counts.
+
+    >>> recall_at_alarms(np.repeat([0, 1], [38, 2]), np.arange(40.0))
+    1.0
+    >>> recall_at_alarms(np.repeat([0, 1], [38, 2]), np.zeros(40))
+    0.05
+    """
+    alarms = ALARMS * len(y) / 1000
+    least = np.sort(scores)[::-1][max(math.ceil(alarms) - 1, 0)]
+    above, at = scores > least, scores == least
+    return float((y[above].sum() + (alarms - above.sum()) * y[at].mean()) / y.sum())
 
 
-def _tuned(call, relation, dataset: str, parameters: str, split: int) -> dict[str, float]:
-    """One setting of a peer on one split of a development set, at epsilon 1."""
-    records = split_of(data.load, dataset, TUNING_SPLITS, split)
-    return measured(call(records, 1.0, relation, **json.loads(parameters)), records.y_test)
+def calibration_error(y: np.ndarray, probabilities: np.ndarray) -> float:
+    """Mean distance of probabilities and frequencies, in tenths of the records from the least to the most likely.
+
+    >>> calibration_error(np.repeat([0, 1], 50), np.repeat([0.25, 0.75], 50))
+    0.25
+    """
+    order = np.argsort(probabilities, kind="stable")
+    tenths = np.array_split(order, _BINS)
+    return float(sum(abs((probabilities[part] - y[part]).sum()) for part in tenths) / len(y))
 
 
-def _compared(call, relation, settings: dict, dataset: str, epsilon: float, split: int) -> dict[str, float]:
-    """One fit on one split of a reserve set."""
-    records = split_of(reserve.load, dataset, SPLITS, split)
-    return measured(call(records, epsilon, relation, **settings), records.y_test)
+class Rows:
+    """A CSV with one row a key, which grows by a row at a time."""
+
+    def __init__(self, path: Path, key: tuple[str, ...]):
+        self.path, self.key = path, key
+        done = pd.read_csv(path, dtype=dict.fromkeys(key, str)) if path.exists() else pd.DataFrame(columns=list(key))
+        numbers = done.drop(columns=list(key)).to_dict("records")
+        self._done = dict(zip(done[list(key)].itertuples(index=False, name=None), numbers, strict=True))
+
+    def get(self, key: tuple, work: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """The row of this key, which is computed if there is none."""
+        name = tuple(map(str, key))
+        if name not in self._done:
+            self._done[name] = {name: round(value, 6) for name, value in work().items()}
+            row = pd.DataFrame([dict(zip(self.key, key, strict=True)) | self._done[name]])
+            row.to_csv(self.path, mode="a", header=not self.path.exists(), index=False)
+        return self._done[name]
 
 
-def tune(python: str) -> None:
-    """Every setting of every peer on the tuning sets."""
-    cells = [
-        {"dataset": name, "method": method, "parameters": json.dumps(parameters), "split": split}
-        for name in TUNING_SETS
-        for split in range(TUNING_SPLITS)
-        for method, grid in GRIDS.items()
-        for parameters in grid
-    ]
-    trials = {method: partial(_tuned, *how) for method, how in peers(python).items()}
-    recording.run("classifiers", trials, cells).to_csv(TUNED, index=False)
+# Settings
 
 
-def chosen() -> dict[str, dict]:
-    """Each peer's setting with the best mean of AUC and balanced accuracy on the tuning sets."""
-    table = pd.read_csv(TUNED)
-    table["value"] = table.auc + table.balanced_accuracy
-    means = table.groupby(["method", "parameters"]).value.mean().reset_index()
-    best = means.loc[means.groupby("method").value.idxmax()]
-    return {row.method: json.loads(row.parameters) for row in best.itertuples()}
+def tuning_splits(names: Sequence[str]) -> list[Split]:
+    """`SEEDS` splits of every development set among these that is not too large."""
+    loaded = (data.load(name) for name in names)
+    small = [one for one in loaded if one.X.shape[1] <= MOST_COLUMNS and len(one.y) <= MOST_RECORDS]
+    return [split for one in small for split in splits(one, SEEDS)]
 
 
-def run(python: str) -> None:
-    """The comparison, and from it what the book shows and what the card of a fitted classifier shows."""
-    settings, methods = chosen(), OURS | peers(python)
-    cells = [
-        {"dataset": name, "method": method, "epsilon": epsilon, "split": split}
-        for epsilon in EPSILONS
-        for split in range(SPLITS)
-        for name in SETS
-        for method in methods
-    ]
-    parts = {method: partial(_compared, *how, settings.get(method, {})) for method, how in methods.items()}
-    trials = recording.run("classifiers", parts, cells)
-    trials.to_csv(TRIALS, index=False)
+def tune(arguments: argparse.Namespace) -> None:
+    """The settings of every peer at every budget: the best mean of AUC and balanced accuracy at the common cut-off.
+
+    Both are of the fit that leaves the cut-off its share. The mean is over development sets and `SEEDS` splits of each.
+    """
+    rows, methods = Rows(TUNED, ("epsilon", "method", "parameters", "dataset", "split")), peers(arguments.peers)
+    halves = tuning_splits(arguments.sets)
+    for epsilon, (method, (axes, start)) in itertools.product(arguments.epsilons, SETTINGS.items()):
+        if method not in arguments.methods:
+            continue
+        tried = []
+
+        def value(setting, epsilon=epsilon, method=method, tried=tried):
+            found = []
+            for split in halves:
+                key = (epsilon, method, json.dumps(setting), split.dataset.name, split.seed)
+                found.append(rows.get(key, partial(decided, *methods[method], split, epsilon, setting, method)))
+            tried.append(np.mean([(one["auc_beside"] + one["balanced_accuracy"]) / 2 for one in found]))
+            return tried[-1]
+
+        setting, ends = climb(axes, start, value)
+        row = {"epsilon": epsilon, "method": method, "setting": json.dumps(setting)}
+        row |= {"at an end": ", ".join(f"{name} {setting[name]:g}" for name in ends)}
+        row |= {"value": round(max(tried), 4), "at the start": round(tried[0], 4), "tried": len(tried)}
+        row |= {"sets": len({split.dataset.name for split in halves}), "seeds": SEEDS}
+        known = pd.read_csv(CHOSEN) if CHOSEN.exists() else pd.DataFrame(columns=list(row))
+        others = known[(known.epsilon != epsilon) | (known.method != method)]
+        pd.DataFrame([*others.to_dict("records"), row]).sort_values(["epsilon", "method"]).to_csv(CHOSEN, index=False)
+        print(row, flush=True)
+
+
+def chosen(epsilon: float) -> dict[str, dict]:
+    """Each peer's setting, of this budget or of the nearest at which it was tuned."""
+    table = pd.read_csv(CHOSEN)
+    table["off"] = abs(np.log(table.epsilon / epsilon))
+    nearest = table.loc[table.groupby("method").off.idxmin()]
+    return {row.method: json.loads(row.setting) for row in nearest.itertuples()}
+
+
+# The comparison
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """All methods, one budget after the other, and all sets of a split before the next split."""
+    rows, methods = Rows(TRIALS, ("dataset", "method", "epsilon", "split")), OURS | peers(arguments.peers)
+    for epsilon, seed, split in _in_turn(arguments):
+        settings = chosen(epsilon)
+        for method, (call, relation) in methods.items():
+            if method in arguments.methods:
+                work = partial(trial, call, relation, split, epsilon, settings.get(method), method)
+                rows.get((split.dataset.name, method, epsilon, seed), work)
+        if epsilon == EPSILONS[0]:
+            for method, (call, relation) in CEILINGS.items():
+                if method in arguments.methods:
+                    work = partial(trial, call, relation, split, NO_NOISE, None, method)
+                    rows.get((split.dataset.name, method, NO_NOISE, seed), work)
+
+
+def synthesis(arguments: argparse.Namespace) -> None:
+    """Private synthetic records of dpmm on the sets of few attributes, at the first budget."""
+    rows, epsilon = Rows(TRIALS, ("dataset", "method", "epsilon", "split")), EPSILONS[0]
+    arguments.epsilons = [epsilon]
+    for _, seed, split in _in_turn(arguments):
+        if split.attributes.X.shape[1] > MOST_ATTRIBUTES:
+            continue
+        for method, label in SYNTHESISERS.items():
+            if method in arguments.methods:
+                call = partial(synthetic, arguments.synthesis, label)
+                work = partial(trial, call, ADD_REMOVE, split, epsilon, None, method)
+                rows.get((split.dataset.name, method, epsilon, seed), work)
+
+
+def _in_turn(arguments: argparse.Namespace) -> Iterator[tuple[float, int, Split]]:
+    halves = {name: list(splits(reserve.load(name), arguments.splits)) for name in SETS}
+    for epsilon, seed, name in itertools.product(arguments.epsilons, range(arguments.splits), SETS):
+        yield epsilon, seed, halves[name][seed]
+
+
+# Tables
+
+
+def tables(arguments: argparse.Namespace) -> None:
+    """From the trials that there are: what the book shows, and what the card of a fitted classifier shows."""
+    trials = pd.read_csv(TRIALS)
+    few = trials[trials.method.isin(SYNTHESISERS)]
+    # All methods on the same splits: what an interrupted run has of others does not count.
+    trials = trials[~trials.method.isin(SYNTHESISERS)]
+    done = trials.groupby(["epsilon", "split"]).size()
+    wanted = trials.groupby("epsilon").method.nunique().reindex(done.index, level="epsilon") * len(SETS)
+    trials = trials.set_index(["epsilon", "split"]).loc[done.index[done == wanted]].reset_index()
+    private, ceilings = trials[trials.epsilon < NO_NOISE], trials[trials.epsilon == NO_NOISE]
+    record(_means(private), "private-classifiers-comparison", private)
+    record(_means(ceilings), "private-classifiers-ceilings", ceilings)
+    record(pd.read_csv(CHOSEN), "private-classifiers-settings", private)
+    if set(private.epsilon) == set(EPSILONS):  # a card looks for the nearest budget, so all have to be there
+        record(_quality(private), QUALITY, private)
+    record(_gains(private), "private-classifiers-gains", private)
+    if len(few):
+        # All others on the same splits of the same sets.
+        same = pd.concat([few, private]).merge(few[["dataset", "epsilon", "split"]].drop_duplicates())
+        record(_means(same[same.method.isin(few.method) | same.method.str.contains("add/remove|DP-")]),
+               "private-classifiers-synthesis", same)  # fmt: skip
+
+
+def _means(trials: pd.DataFrame) -> pd.DataFrame:
     by = trials.groupby(["method", "epsilon", "dataset"], sort=False)
-    means = by[["auc", "ap", "balanced_accuracy", "f1", "brier", "seconds"]].mean().round(4)
+    means = by[[*SCORES, "seconds"]].mean().round(4)
     means = means.assign(splits=by.split.nunique()).reset_index()
     means.insert(3, "reserve", np.where(means.dataset.isin(list(reserve.SECOND)), "second", "first"))
-    record(means, "private-classifiers-comparison", trials)
-    record(_quality(trials), QUALITY, trials)
-    record(_gains(trials), "private-classifiers-gains", trials)
+    return means
 
 
 def _quality(trials: pd.DataFrame) -> pd.DataFrame:
-    """What each method reaches on a set of such a size: the mean, least and most of single fits."""
+    """What each method reaches on a set of such a size: the mean, least and most of single fits.
+
+    Balanced accuracy is what a user gets: of our `predict`, and of a library with the common cut-off, as it has none
+    for rare classes.
+    """
+    is_ours = trials.method.isin(OURS)
+    trials = trials.assign(balanced_accuracy=trials.own_balanced_accuracy.where(is_ours, trials.balanced_accuracy))
     by = trials.groupby(["method", "dataset", "epsilon"], sort=False)
     table = by.agg(splits=("split", "nunique")).reset_index()
     for score in ("auc", "balanced_accuracy"):
@@ -392,7 +293,7 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
     for base in ("moments, replace-one", "moments, add/remove"):
         relation = dict(_relations())
         same = trials[[relation[name] is relation[base] for name in trials.method]]
-        for metric in ("auc", "balanced_accuracy", "ap", "f1"):
+        for metric in ("auc", "balanced_accuracy", "own_balanced_accuracy", "ap", "recall_at_alarms"):
             gains = comparison.paired_gains(
                 same, {"method": base}, values=[metric], test_fraction=TEST, by=["epsilon", "dataset"], split="split"
             )
@@ -418,21 +319,30 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
 
 def record(table: pd.DataFrame, name: str, trials: pd.DataFrame) -> None:
     """Keep a table that was made from these trials."""
-    counts = trials.groupby(["epsilon", trials.columns.intersection(["method", "variant"])[0]]).split.nunique()
-    splits = {f"{epsilon:g}": sorted(set(part)) for epsilon, part in counts.groupby("epsilon")}
-    parameters = {"splits by epsilon, of some methods and of others": splits}
-    recording.record(table, name, parameters, trials.seconds.sum(), **{"settings of peers": chosen()})
+    counts = trials.groupby(["epsilon", "method"]).split.nunique()
+    made = {f"{epsilon:g}": sorted(set(part)) for epsilon, part in counts.groupby("epsilon")}
+    parameters = {"splits by epsilon, of some methods and of others": made, "share for the cut-off": cutoff.SHARE}
+    recording.record(table, name, parameters, trials.seconds.sum())
 
 
 def main() -> None:
-    """Tune, or run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("tune", "run"))
-    parser.add_argument("--peers", default=str(ROOT / "benchmarks" / ".venv-peers" / "bin" / "python"))
+    """Tune, run, or make the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("tune", "run", "synthesis", "tables"))
+    parser.add_argument("--epsilons", type=float, nargs="*", default=None, help="budgets, in this order")
+    parser.add_argument("--splits", type=int, default=SPLITS, help="of every reserve set")
+    sets = reserve.DEVELOPMENT
+    parser.add_argument("--sets", nargs="*", default=sets, choices=sets, help="development sets, for tuning")
+    known = [*OURS, *PEERS, *SYNTHESISERS, *CEILINGS]
+    parser.add_argument("--methods", nargs="*", default=known, choices=known, help="one process for each is safe")
+    for name in ("peers", "synthesis"):
+        python = recording.RESULTS.parent / "benchmarks" / f".venv-{name}" / "bin" / "python"
+        parser.add_argument(f"--{name}", default=str(python), help="Python of that environment")
     arguments = parser.parse_args()
+    if arguments.epsilons is None:
+        arguments.epsilons = TUNED_AT if arguments.what == "tune" else EPSILONS
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    {"tune": tune, "run": run}[arguments.what](arguments.peers)
+    {"tune": tune, "run": run, "synthesis": synthesis, "tables": tables}[arguments.what](arguments)
 
 
 if __name__ == "__main__":

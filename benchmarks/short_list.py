@@ -22,7 +22,7 @@ import torch
 from sklearn.datasets import fetch_california_housing
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, roc_auc_score
 
-from benchmarks import classifiers, recording, reserve
+from benchmarks import classifiers, contenders, recording, reserve
 from checks import benchmark
 from checks.which_method import CHOICE, MOMENTS, SHORT_LIST, learn
 from helpers import data, paths
@@ -88,7 +88,7 @@ def splits(name: str, count: int) -> Iterator[tuple[int, data.Dataset, data.Data
             yield seed, *data.split(records, benchmark.TEST_SHARE, seed)
         return
     # Of a larger number of splits the first ones are the same.
-    for split in classifiers.splits(records, count):
+    for split in contenders.splits(records, count):
         parts = (split.X, split.y), (split.X_test, split.y_test)
         public = records.feature_names, records.bounds, records.bounds_basis
         yield split.seed, *(data.Dataset(name, X, y, *public) for X, y in parts)

@@ -414,7 +414,14 @@ def test_every_recorded_result_has_its_provenance(name):
 
 def test_no_table_lacks_its_provenance():
     """But for what the benchmarks write: the mutation score, and trials that tables with provenance are made from."""
-    raw = {"mutation", "classifiers-trials", "classifiers-tuned", "defaults-scores", "erm-sizes"}
+    raw = {
+        "mutation",
+        "classifiers-trials",
+        "classifiers-tuned",
+        "classifiers-settings",
+        "defaults-scores",
+        "erm-sizes",
+    }
     assert {file.stem for file in paths.RESULTS.glob("*.csv")} == set(book.recorded_names()) | raw
 
 
