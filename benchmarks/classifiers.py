@@ -402,14 +402,9 @@ def _gains(trials: pd.DataFrame) -> pd.DataFrame:
                 found.append(key | better | signs)
     table = pd.DataFrame(found)
     family = table[table.over.isin(PEERS) & table.metric.isin(["auc", "balanced_accuracy"])]
-    table.insert(table.columns.get_loc("p_value") + 1, "holm", family.groupby("epsilon").p_value.transform(holm))
+    corrected = family.groupby("epsilon").p_value.transform(comparison.holm)
+    table.insert(table.columns.get_loc("p_value") + 1, "holm", corrected)
     return table.round(4)
-
-
-def holm(p_values: pd.Series) -> pd.Series:
-    """p-values times the number of hypotheses that are left when their turn comes, the smallest first (Holm 1979)."""
-    ordered = p_values.sort_values()
-    return (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1)
 
 
 def record(table: pd.DataFrame, name: str, trials: pd.DataFrame) -> None:

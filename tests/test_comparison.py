@@ -180,3 +180,87 @@ def test_the_words_are_those_of_the_metrics_module():
         comparison.paired_gains(trials, {"method": "a"}, values=["auc"], test_fraction=f).over[0] for f in (None, 0.3)
     ]
     assert over == [metrics.THIS_DATA, metrics.NEW_DATA]
+
+
+# --------------------------------------------------------------------------------- two numbers beside one another
+
+
+SIDES = {"values": ["auc"], "settings": ["dataset", "learner"], "test_fraction": 0.3}
+
+
+def side(**changes) -> pd.DataFrame:
+    return grid(dataset=["a", "b"], seed=range(4)).drop(columns="error").assign(**{"learner": "trees"} | changes)
+
+
+def test_two_numbers_are_means_of_the_same_splits_with_both_intervals():
+    first, second = side(method="MST"), side(method="GEM", auc=lambda frame: frame.auc[::-1].to_numpy())
+    row = comparison.side_by_side(first.sample(frac=1, random_state=0), second, **SIDES).iloc[0]
+    assert [row["first"], row["second"]] == pytest.approx([first.auc.mean(), second.auc.mean()])
+    assert (row.n, row.n_settings) == (4, 2)
+    by_split = [frame.groupby("seed").auc.mean().to_numpy() for frame in (first, second)]
+    paired = stats.ttest_rel(*by_split).confidence_interval()
+    assert [row.gain, row.low, row.high] == pytest.approx([row["first"] - row["second"], paired.low, paired.high])
+    wider = np.sqrt((1 / 4 + 0.3 / 0.7) / (1 / 4))
+    assert (row.high_new - row.low_new) / (row.high - row.low) == pytest.approx(wider)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"learner": "XGBoost's defaults"}, "the same learner, got 'trees' and \"XGBoost's defaults\""),
+        ({"dataset": "a", "seed": range(8)}, "the same dataset, got 'a', 'b' and 'a'"),
+        ({"seed": [0, 1, 2, 3, 4, 5, 6, 7]}, "got 4 in the first alone, as dataset b, learner trees, seed 0"),
+        ({"seed": 0}, "one row per"),
+        ({"auc": np.nan}, "got repeated or NaN"),
+        ({"delta": 1e-5}, "a column 'delta', got it on one side"),
+    ],
+)
+def test_numbers_of_different_trials_are_refused_by_name(changes, refused):
+    with pytest.raises(ValueError, match=refused):
+        comparison.side_by_side(side(method="MST"), side(method="GEM", **changes), **SIDES)
+
+
+def test_a_side_with_fewer_splits_and_a_setting_that_nobody_names_are_refused():
+    ten, three = side(method="MST"), side(method="GEM")
+    with pytest.raises(ValueError, match="the same splits, got 2 in the first alone"):
+        comparison.side_by_side(ten, three[three.seed < 3], **SIDES)
+    with pytest.raises(ValueError, match="got 'rounds' in neither"):
+        comparison.side_by_side(ten.assign(rounds=20), three.assign(rounds=100), **SIDES)
+    named = SIDES | {"settings": ["dataset", "learner", "rounds"]}
+    with pytest.raises(ValueError, match="the same rounds, got 20 and 100"):
+        comparison.side_by_side(ten.assign(rounds=20), three.assign(rounds=100), **named)
+    apart = comparison.side_by_side(
+        ten.assign(rounds=20), three.assign(rounds=100), apart=["method", "rounds"], **SIDES
+    )
+    assert apart.gain[0] == 0
+
+
+def test_both_intervals_are_those_of_paired_gains_and_holm_is_over_the_family():
+    trials = grid(epsilon=[0.1, 1.0, 5.0], method=["plain", "copies", "shift"], seed=range(6))
+    trials["auc"] += 0.2 * ((trials.method == "copies") & (trials.epsilon == 5.0))
+    shared = {"values": ["auc"], "by": "epsilon"}
+    gains = comparison.both_gains(trials, {"method": "plain"}, test_fraction=0.3, **shared)
+    narrow, wide = (
+        comparison.paired_gains(trials, {"method": "plain"}, test_fraction=share, **shared) for share in (None, 0.3)
+    )
+    pd.testing.assert_frame_equal(gains[["mean", "low", "high", "over"]], narrow[["mean", "low", "high", "over"]])
+    assert gains[["low_new", "high_new"]].to_numpy().tolist() == wide[["low", "high"]].to_numpy().tolist()
+    assert gains.sign.tolist() == wide.sign.tolist()
+    assert set(gains.family) == {3}
+    one = gains.assign(family=1).groupby("method").holm.min()
+    single = comparison.both_gains(
+        trials, {"method": "plain"}, test_fraction=0.3, family=["method", "epsilon"], **shared
+    )
+    assert set(single.family) == {1}
+    # An interval of 95 % excludes 0 where the p-value of its own test is below 5 %.
+    assert ((single.holm < 0.05) == (single.sign != OPEN)).all()
+    assert one.to_numpy() == pytest.approx(np.minimum(3 * single.groupby("method").holm.min().to_numpy(), 1))
+    counted = comparison.both_tallies(gains, "method").set_index("method")
+    assert counted.settings.tolist() == [3, 3]
+    assert (counted["better, new data"] <= counted["better, these splits"]).all()
+    assert (counted["better, Holm"] <= counted["better, new data"]).all()
+
+
+def test_holm_is_sequential_and_leaves_out_what_has_no_number():
+    values = pd.Series([0.01, np.nan, 0.04, 0.03, 0.9])
+    assert comparison.holm(values).tolist() == pytest.approx([0.04, np.nan, 0.09, 0.09, 0.9], nan_ok=True)

@@ -4,7 +4,8 @@ A gain is the difference of two methods on the same split; positive is better. I
 Repetitions on one data set share its records, so what differs between them is noise, seeds and splits; Student's t
 covers their mean, a statement about *this data set*. A statement about *new data of the same distribution* needs the
 wider interval of Nadeau and Bengio, because the splits overlap. Statements over several data sets are tests of one
-number for each of them. Metrics themselves belong to `helpers.study.metrics`.
+number for each of them. A number of one method that stands beside a number of another comes from `side_by_side`, which
+refuses trials that were run in different ways. Metrics themselves belong to `helpers.study.metrics`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from helpers.study import metrics
 
 BETTER, WORSE, OPEN = "clearly better", "clearly worse", "open"
 _EXACT_UP_TO = 13  # data sets; 2^13 sign patterns are counted one by one
+_COSTS = frozenset({"seconds", "spent", "undefined_precision"})  # measured of a trial, and no metric of it
 
 
 def paired_gains(
@@ -96,6 +98,195 @@ def paired_gains(
     )
     table.insert(len(by) + len(variants), "baseline", name)
     return signed(table)
+
+
+def side_by_side(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    values: Sequence[str],
+    settings: Sequence[str],
+    test_fraction: float,
+    apart: Sequence[str] = ("method",),
+    split: str = "seed",
+) -> pd.DataFrame:
+    """Means of two methods that may stand beside one another: of the same splits, learner and settings, or refused.
+
+    A sentence, caption or table that sets one method's number beside another's takes both from here, so that the two
+    cannot come from different runs. Over several settings (data sets, say) each split's mean over them counts once.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        One row per trial of either side.
+    values : sequence of str
+        Metric columns.
+    settings : sequence of str
+        Columns that say how a trial was run, such as data set, budget, delta and learner. Both sides must have them,
+        with the same values on the same splits.
+    test_fraction : float
+        The share of the records in the test part, in (0, 1).
+    apart : sequence of str
+        Columns in which the sides differ on purpose; what is written about the numbers has to say so.
+    split : str
+        Column of the seed, split or fold.
+
+    Returns
+    -------
+    DataFrame
+        One row a metric: `metric`; `first` and `second`, the means; `gain`, positive where the first side is better;
+        its 95 % interval `low` and `high` over repetitions on this data set, `low_new` and `high_new` over new data
+        of the same distribution; `n` splits; `n_settings` that are averaged in each; `sign`, by the wider interval.
+
+    Raises
+    ------
+    ValueError
+        What differs between the sides, by name: a setting, the splits, or a column that one side lacks; a column that
+        is no metric and stands neither in `settings` nor in `apart`; repeated trials; a metric that is NaN.
+
+    >>> gem = pd.DataFrame({"method": "GEM", "learner": "trees", "seed": [0, 1, 2], "auc": [0.6, 0.7, 0.8]})
+    >>> mst = gem.assign(method="MST", auc=[0.7, 0.9, 0.8])
+    >>> row = side_by_side(mst, gem, values=["auc"], settings=["learner"], test_fraction=0.3).iloc[0]
+    >>> row[["first", "second", "low", "high", "n"]].astype(float).round(2).tolist(), row.sign
+    ([0.8, 0.7, -0.15, 0.35, 3.0], 'open')
+    >>> logistic = mst.assign(learner="logistic")
+    >>> side_by_side(logistic, gem, values=["auc"], settings=["learner"], test_fraction=0.3)
+    Traceback (most recent call last):
+    ValueError: both sides must have the same learner, got 'logistic' and 'trees'
+    """
+    values, settings, sides = list(values), list(settings), (first, second)
+    known = {*values, *settings, *apart, split}
+    for column in dict.fromkeys([*settings, split, *values, *first.columns, *second.columns]):
+        if not all(column in side for side in sides) and column not in apart:
+            raise ValueError(f"both sides must have a column {column!r}, got it on one side or none")
+        if column not in known and column not in _COSTS and not np.isfinite(metrics.metric_range(column)).all():
+            raise ValueError(f"settings or apart must name every column that is no metric, got {column!r} in neither")
+    for column in settings:
+        found = [set(side[column].astype(object).where(side[column].notna(), None)) for side in sides]
+        if found[0] != found[1]:
+            raise ValueError(f"both sides must have the same {column}, got {_listed(found[0])} and {_listed(found[1])}")
+    keys = [*settings, split]
+    for side in sides:
+        if side.duplicated(keys).any() or side[values].isna().any(axis=None):
+            raise ValueError(f"a side must have one row per {keys}, with numbers for {values}, got repeated or NaN")
+    ours, theirs = (side.set_index(keys)[values].astype(float) for side in sides)
+    for one, other, word in ((ours, theirs, "first"), (theirs, ours, "second")):
+        alone = one[~one.index.isin(other.index)].reset_index()[keys]
+        if len(alone):
+            named = ", ".join(f"{column} {value}" for column, value in alone.iloc[0].items())
+            raise ValueError(f"both sides must have the same splits, got {len(alone)} in the {word} alone, as {named}")
+    both = pd.concat([first.assign(_side="first"), second.assign(_side="second")])
+    both = both.groupby(["_side", split])[values].mean().reset_index()
+    gains, wide = (
+        paired_gains(both, {"_side": "second"}, values=values, test_fraction=share, split=split)
+        for share in (None, test_fraction)
+    )
+    means = {word: side[values].mean().to_numpy() for word, side in zip(("first", "second"), sides, strict=True)}
+    return pd.DataFrame(
+        {"metric": gains.metric, **means, "gain": gains["mean"], "low": gains.low, "high": gains.high}
+        | {"low_new": wide.low, "high_new": wide.high, "n": gains.n}
+        | {"n_settings": len(first) // gains.n, "sign": wide.sign}
+    )
+
+
+def _listed(found: set) -> str:
+    return ", ".join(sorted(map(repr, found)))
+
+
+def both_gains(
+    trials: pd.DataFrame,
+    baseline: Mapping[str, Any],
+    *,
+    values: Sequence[str],
+    test_fraction: float,
+    by: str | Sequence[str] = (),
+    variants: Sequence[str] | None = None,
+    split: str = "seed",
+    family: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """`paired_gains` with both kinds of interval, and whether a gain is told from 0 beside all others of its family.
+
+    Parameters
+    ----------
+    trials, baseline, values, test_fraction, by, variants, split
+        As in `paired_gains`.
+    family : sequence of str, optional
+        Gains that agree in these columns are one family, the ones that a sentence counts. By default the columns of
+        `variants` and the metric: all settings of one method.
+
+    Returns
+    -------
+    DataFrame
+        As of `paired_gains`, where `low`, `high` and `over` are those of repetitions on this data set; `low_new` and
+        `high_new`, over new data of the same distribution, by which `sign` is decided; `family`, the number of gains in
+        it, and `holm`, the p-value of the wider interval's test corrected for them.
+
+    >>> trials = pd.DataFrame({"seed": [0, 1, 2] * 2, "method": list("aaabbb"), "auc": [.5, .6, .7, .6, .8, .9]})
+    >>> gains = both_gains(trials, {"method": "a"}, values=["auc"], test_fraction=0.3)
+    >>> gains.loc[0, ["low", "low_new", "holm"]].astype(float).round(3).tolist(), gains.sign[0]
+    ([0.023, -0.05, 0.081], 'open')
+    """
+    gains, wide = (
+        paired_gains(trials, baseline, values=values, test_fraction=share, by=by, variants=variants, split=split)
+        for share in (None, test_fraction)
+    )
+    family = [*(baseline if variants is None else variants), "metric"] if family is None else list(family)
+    error = wide.sd * np.sqrt(1 / wide.n.clip(lower=1) + test_fraction / (1 - test_fraction))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p_value = 2 * stats.t.sf((wide["mean"] / error).abs(), wide.n - 1)
+    # Where all splits agree the error is 0: a gain of 0 is none, any other one is sure on these records.
+    p_value = pd.Series(np.where(error == 0, (wide["mean"] == 0).astype(float), p_value), wide.index)
+    by_family = p_value.groupby([gains[column] for column in family])
+    return gains.assign(
+        sign=wide.sign,
+        low_new=wide.low,
+        high_new=wide.high,
+        family=by_family.transform("count"),
+        holm=by_family.transform(holm),
+    )
+
+
+def holm(p_values: pd.Series) -> pd.Series:
+    """p-values times the number of hypotheses that are left when their turn comes, the smallest first; NaN stays.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+
+    >>> holm(pd.Series([0.04, 0.01, 0.03])).round(3).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    ordered = p_values.dropna().sort_values()
+    corrected = (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1)
+    return corrected.reindex(p_values.index)
+
+
+def both_tallies(gains: pd.DataFrame, by: str | Sequence[str]) -> pd.DataFrame:
+    """How many settings are better and worse by either interval of `both_gains`, and after Holm's correction.
+
+    Returns
+    -------
+    DataFrame
+        One row for each value of the columns `by`: `settings` (with an interval), `mean gain`, and `better` and
+        `worse` followed by "these splits", "new data" and "Holm".
+
+    >>> gains = pd.DataFrame({"method": "a", "mean": [.2, -.1], "low": [.1, -.3], "high": [.3, -.01],
+    ...                       "low_new": [.05, -.4], "high_new": [.4, .1], "holm": [.03, .2]})
+    >>> both_tallies(gains, "method").iloc[0, 3:].astype(int).tolist()
+    [1, 1, 1, 0, 1, 0]
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    known = gains[gains.low.notna()]
+    is_told = known.holm <= 1 - metrics.LEVEL
+    counted = {
+        "better, these splits": known.low > 0,
+        "worse, these splits": known.high < 0,
+        "better, new data": known.low_new > 0,
+        "worse, new data": known.high_new < 0,
+        "better, Holm": is_told & (known["mean"] > 0),
+        "worse, Holm": is_told & (known["mean"] < 0),
+    }
+    parts = known.assign(**counted).groupby(by, sort=False)
+    means = parts["mean"].agg(["size", "mean"]).rename(columns={"size": "settings", "mean": "mean gain"})
+    return means.join(parts[list(counted)].sum()).reset_index()
 
 
 def signed(table: pd.DataFrame) -> pd.DataFrame:
