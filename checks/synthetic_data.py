@@ -1,10 +1,14 @@
 """What "Differential Privacy Under Class Imbalance" prints about synthetic data, to be compared and never relied on.
 
 The loss as printed, the mixture of Appendix D, and Theorem 8 with Proposition 10 as exact computations on finite
-mechanisms; and how far synthetic records are from real ones. The synthesisers are `helpers.synthesis`.
+mechanisms; how far synthetic records are from real ones, and what they betray of a single one. The synthesisers are
+`helpers.synthesis`.
 """
 
 import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -13,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from helpers.data.domain import Domain
+from helpers.privacy import Guarantee
+from helpers.privacy.audit import Certificate, Pair, audit_object
 
 # --- the loss -------------------------------------------------------------------------------------
 
@@ -130,3 +136,54 @@ def marginal_error(domain: Domain, here: Records, there: Records, *, order: int 
         shares = [np.bincount(cell, minlength=int(np.prod(shape))) / cell.size for cell in cells]
         distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
     return float(np.mean(distances))
+
+
+# --- membership ----------------------------------------------------------------------------------
+
+
+def audit_samples(
+    publish: Callable[[NDArray, NDArray, int], Records],
+    claim: Guarantee,
+    pairs: Sequence[Pair],
+    domain: Domain,
+    *,
+    fits: int,
+    confidence: float,
+    seed: int,
+) -> Certificate:
+    """`audit_object` for somebody who gets synthetic records and nothing else.
+
+    What is seen of a fit is how many of its records lie in every cell of the domain; events are made of these counts.
+
+    Parameters
+    ----------
+    publish : callable (X, y, seed) -> (X, y)
+        One fit, and the synthetic records that come of it.
+    claim, pairs, fits, confidence
+        As in `audit_object`.
+    domain : Domain
+        Public and small: all of its cells are counted.
+    seed : int
+        Of all fits. The fits of a table are numbered, so that the order of the tables, which is of chance, has no
+        influence on the outcome.
+
+    >>> from helpers.privacy import REPLACE_ONE
+    >>> from helpers.privacy.audit import rare_class_pairs
+    >>> pairs, domain = rare_class_pairs(REPLACE_ONE)[2:3], Domain.from_bounds([[-1, 1]] * 2, n_bins=2)
+    >>> found = audit_samples(lambda X, y, seed: (X, y), Guarantee(1.0, 0.0, REPLACE_ONE), pairs, domain,
+    ...                       fits=100, confidence=0.95, seed=0)
+    >>> found.shown > 1
+    True
+    """
+    cells = list(product(*map(range, domain.sizes)))
+    made: Counter = Counter()
+
+    def look(X, y, probes):
+        table = zlib.crc32(X.tobytes() + y.tobytes())
+        made[table] += 1
+        own = np.random.default_rng([seed, table, made[table]])
+        codes = domain.encode(*publish(X, y, int(own.integers(2**31))))
+        counts = np.bincount(np.ravel_multi_index(codes.T, domain.sizes), minlength=len(cells))
+        return {f"records in cell {cell}": float(count) for cell, count in zip(cells, counts, strict=True)}
+
+    return audit_object(None, claim, pairs, fits=fits, confidence=confidence, look=look)

@@ -10,7 +10,9 @@ from sklearn.metrics import roc_auc_score
 from checks import synthetic_data as printed
 from checks.finite import hockey_stick
 from checks.wrapped_budget import wrapped_epsilon
-from helpers.privacy import REPLACE_ONE, event_epsilon, zcdp_budget
+from helpers.data.domain import Domain
+from helpers.privacy import REPLACE_ONE, Guarantee, event_epsilon, zcdp_budget
+from helpers.privacy.audit import rare_class_pairs
 from helpers.synthesis import GEM, PAPER
 
 
@@ -76,3 +78,35 @@ def test_asking_the_data_again_costs_again():
     twice = [np.multiply.outer(law, law).ravel() for law in laws]
     exact = max(abs(math.log(a / b)) for a, b in zip(*twice, strict=True))
     assert printed.repeated_synthesizer_epsilon(1, 3, 0.4, 2) == pytest.approx(exact) == pytest.approx(0.8)
+
+
+@pytest.fixture(scope="module")
+def attack():
+    [pair] = [pair for pair in rare_class_pairs(REPLACE_ONE) if pair.name == "at the bound"]
+    domain = Domain.from_bounds([[-1, 1]] * 2, n_bins=2)
+
+    def lower_bound(publish, seed=0):
+        found = printed.audit_samples(
+            publish, Guarantee(1.0, 0.0, REPLACE_ONE), [pair], domain, fits=60, confidence=0.95, seed=seed
+        )
+        return found.shown, [finding[3:7] for finding in found.findings]
+
+    return lower_bound
+
+
+def noisy_count(X, y, seed):
+    """Records of one cell, as many as there are at the corner, with Laplace noise for epsilon = 5."""
+    told = 500 + 10 * (np.sum(X[:, 0] > 0.5) + np.random.default_rng(seed).laplace(scale=0.2))
+    n = int(np.clip(told, 0, 1000))
+    return np.full((n, 2), 0.9), np.ones(n, dtype=int)
+
+
+def test_an_attack_on_samples_finds_the_records_themselves_and_nothing_in_constants(attack):
+    assert attack(lambda X, y, seed: (X, y))[0] > 1
+    assert attack(lambda X, y, seed: (np.zeros((5, 2)), np.ones(5, dtype=int)))[0] == 0
+
+
+def test_an_attack_on_samples_is_the_same_every_time_although_the_order_of_its_fits_is_not(attack):
+    assert attack(noisy_count) == attack(noisy_count)
+    assert attack(noisy_count)[1] != attack(noisy_count, seed=1)[1]
+    assert 1 < attack(noisy_count)[0] < 5  # refutes a claim of 1, and stays below the truth

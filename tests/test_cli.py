@@ -135,6 +135,21 @@ RUNS = {
         {"epsilon": "0.2", "epsilons": "[0.1]", "rounds": "[3]", "n_synthetic": "200"},
         {"datasets": '["abalone"]', "ranked": '["yeast_me2", "abalone_19"]', "rounds": "[1]", "n_synthetic": "1000"},
     ],
+    "synthetic-samples": [
+        {
+            "datasets": '["abalone"]',
+            "ranked": '["car_eval_4"]',
+            "epsilon": "3.0",
+            "epsilons": "[0.5]",
+            "sizes": "[4, 2]",
+            "n_synthetic": "500",
+            "canaries": '["label", "first of its class"]',
+            "attacked": "[1.0]",
+            "n_judged": "8",
+        },
+        {"sizes": "[4]", "most_cells": "100", "n_synthetic": "200", "n_judged": "10"},
+        {"datasets": '["mammography"]', "ranked": '["yeast_me2"]', "n_synthetic": "300", "n_judged": "8"},
+    ],
     "private-erm": [
         {"epsilon": "0.3", "n_pairs": "50", "n_draws": "1000"},
         {"epsilon": "5.0", "n_pairs": "60"},
