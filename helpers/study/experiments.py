@@ -7,8 +7,8 @@ computes, and that it draws its randomness from its cell alone, is left to the c
 
 The key of a trial is a hash of
 
-* the parts of the chapter that its tables depend on (code cells, reached modules, printed tables, pins) and all its
-  parameter values,
+* the parts of the code that is run (cells, reached modules, printed tables, pins; under `dpbook record` of what tables
+  are made by alone) and all parameter values of the chapter,
 * Python, the machine's architecture and the installed distributions,
 * the experiment's name, the values the trial closes over (followed through functions of the notebook) and the cell.
 
