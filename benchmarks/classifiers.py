@@ -40,12 +40,12 @@ from benchmarks.contenders import (
     synthetic,
 )
 from benchmarks.tuning import climb
-from helpers import data
+from helpers import data, paths
 from helpers.book.card import QUALITY
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger, noise_generator
 from helpers.study import comparison
 
-RESULTS = recording.RESULTS
+RESULTS = paths.RESULTS
 TUNED, CHOSEN, TRIALS = (RESULTS / f"classifiers-{name}.csv" for name in ("tuned", "settings", "trials"))
 EPSILONS = (1.0, 5.0, 0.1, 0.5)
 TUNED_AT = (1.0, 5.0, 0.1)  # for time: settings of 1 serve at 0.5
@@ -336,7 +336,7 @@ def main() -> None:
     known = [*OURS, *PEERS, *SYNTHESISERS, *CEILINGS]
     parser.add_argument("--methods", nargs="*", default=known, choices=known, help="one process for each is safe")
     for name in ("peers", "synthesis"):
-        python = recording.RESULTS.parent / "benchmarks" / f".venv-{name}" / "bin" / "python"
+        python = paths.ROOT / "benchmarks" / f".venv-{name}" / "bin" / "python"
         parser.add_argument(f"--{name}", default=str(python), help="Python of that environment")
     arguments = parser.parse_args()
     if arguments.epsilons is None:
