@@ -48,7 +48,7 @@ TO_BE_REWRITTEN = {
     "private-erm", "weighted-erm", "weights-worth", "erm-audit", "dpsgd", "sad-dpsgd", "skin-lesions",
     "coordinate-descent", "fairness", "private-classifiers", "benchmark",
 }  # fmt: skip
-SCALE_UP = {"dpsgd", "sad-dpsgd", "schedules", "ft-transformer", "skin-lesions", "skin-tuning"}  # they train networks, or could
+SCALE_UP = {"dpsgd", "sad-dpsgd", "schedules", "ft-transformer", "skin-lesions", "skin-tuning"}  # they train networks
 WON_OR_LOST = re.compile(r"\b(won|wins?|beats?|loses?|lost|best|highest)\b", re.IGNORECASE)
 STATEMENT = re.compile(r"\{prf:(theorem|proposition|lemma|corollary|algorithm)\}")
 TOOLS = ["claims", "findings", "how-to-rerun", "data-sets", "notation", "glossary", "bibliography"]

@@ -64,7 +64,8 @@ def refused(command: str) -> str:
     try:
         options = cli._parser().parse_args(shlex.split(re.sub(r"--jobs N\b", "--jobs 2", command)))
         # In CHAPTER, NAME and VALUE the reader puts something.
-        if command.split()[0] in ("run", "record", "params", "refresh") and "CHAPTER" not in command:
+        named = "CHAPTER" not in command and "--all" not in command
+        if named and command.split()[0] in ("run", "record", "params", "refresh"):
             for name in getattr(options, "names", None) or [options.chapter]:
                 chapter = chapters.chapter(name)
             if hasattr(options, "pairs"):
