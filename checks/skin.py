@@ -603,7 +603,7 @@ def tuned(
     for name, those in values.items():
         if not those or those[0] <= 0 or len(set(those)) < len(those):
             raise ValueError(f"grid must have different values > 0 for every parameter, got {grid[name]!r} for {name}")
-    scores, tried = pd.DataFrame(), set()
+    scores, tried = pd.DataFrame(), set[tuple[float, ...]]()
     while True:
         points = [point for point in itertools.product(*values.values()) if point not in tried]
         scores = pd.concat([scores, evaluate([dict(zip(values, point, strict=True)) for point in points])])
