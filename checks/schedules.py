@@ -187,7 +187,7 @@ def fixed_batches_epsilon(schedule: Schedule, delta: float, *, interval: float =
         Discretisation of the privacy loss in nats; up to the number of steps times this is lost.
 
     >>> round(fixed_batches_epsilon(Schedule.constant(1, sample_rate=0.5), 1e-3), 2)
-    4.26
+    6.45
     """
     pairs = np.column_stack([schedule.noise_multipliers, schedule.sample_rates])
     stages = [

@@ -62,7 +62,7 @@ def test_bits_that_one_table_cannot_produce_are_found():
     """Noise near zero has finer bits than 1 plus noise near zero. It takes luck, and so more fits."""
     found = audit_object(planted_leaks.Bits, CLAIM, [PAIRS["alone"]], fits=2_000)
     assert found.refuted, str(found)
-    assert "finest bit" in found.findings[-1].event.names[0]
+    assert any("finest bit" in name for name in found.findings[-1].event.names)
 
 
 def test_a_clock_is_read_on_request():

@@ -417,6 +417,7 @@ def test_no_table_lacks_its_provenance():
     raw = {
         "mutation",
         "classifiers-trials",
+        "short-list-trials",
         "classifiers-tuned",
         "classifiers-settings",
         "defaults-scores",
