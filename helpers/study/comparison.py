@@ -231,12 +231,7 @@ def both_gains(
         for share in (None, test_fraction)
     )
     family = [*(baseline if variants is None else variants), "metric"] if family is None else list(family)
-    error = wide.sd * np.sqrt(1 / wide.n.clip(lower=1) + test_fraction / (1 - test_fraction))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        p_value = 2 * stats.t.sf((wide["mean"] / error).abs(), wide.n - 1)
-    # Where all splits agree the error is 0: a gain of 0 is none, any other one is sure on these records.
-    p_value = pd.Series(np.where(error == 0, (wide["mean"] == 0).astype(float), p_value), wide.index)
-    by_family = p_value.groupby([gains[column] for column in family])
+    by_family = _p_values(wide, test_fraction).groupby([gains[column] for column in family])
     return gains.assign(
         sign=wide.sign,
         low_new=wide.low,
@@ -345,16 +340,22 @@ def tested(gains: pd.DataFrame, *, test_fraction: float | None) -> pd.DataFrame:
     >>> tested(gains, test_fraction=None)[["p_value", "holm"]].round(3).to_numpy().tolist()
     [[0.038, 0.038]]
     """
-    overlap = 0.0 if test_fraction is None else test_fraction / (1 - test_fraction)
-    error = gains["sd"] * np.sqrt(1 / gains["n"] + overlap)
-    with np.errstate(divide="ignore", invalid="ignore"):  # differences that are all alike
-        p_value = pd.Series(2 * stats.t.sf(np.abs(gains["mean"] / error), gains["n"] - 1), index=gains.index)
-    table = gains.assign(p_value=p_value.where(gains["mean"].ne(0) | gains["sd"].isna(), 1.0))
+    table = gains.assign(p_value=_p_values(gains, test_fraction))
     table["holm"] = holm(table["p_value"])
     decided = table["holm"] < 1 - metrics.LEVEL
     return table.assign(
         sign=np.select([decided & (table["mean"] > 0), decided & (table["mean"] < 0)], [BETTER, WORSE], OPEN)
     )
+
+
+def _p_values(gains: pd.DataFrame, test_fraction: float | None) -> pd.Series:
+    """Two-sided p-values of Student's t for rows of `paired_gains` with intervals of the same kind."""
+    overlap = 0.0 if test_fraction is None else test_fraction / (1 - test_fraction)
+    error = gains["sd"] * np.sqrt(1 / gains["n"].clip(lower=1) + overlap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = 2 * stats.t.sf((gains["mean"] / error).abs(), gains["n"] - 1)
+    # Where all splits agree the error is 0: a gain of 0 is none, any other one is sure on these records.
+    return pd.Series(np.where(error == 0, (gains["mean"] == 0).astype(float), found), gains.index)
 
 
 def in_words(gains: pd.DataFrame) -> str:
