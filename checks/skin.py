@@ -5,21 +5,19 @@ to know of the data before it starts: how many records each class has, where the
 directions are long. It is released with a part of the budget, and the schedule is calibrated beside it, so that both
 together meet the budget. A linear model learns from the frame's rows, a small network from standardised maps.
 
-Three things are here for comparisons: the same models without privacy (`fit_openly`), the rule by which every method
-gets its own learning rate and clipping norm (`tuned`), and the guarantee for all images of a lesion (`group_event`,
-`image_budget`). Loading images and naming the grids are left to the chapters.
+Two things are here for comparisons: the same models without privacy (`fit_openly`), and the guarantee for all images of
+a lesion (`group_event`, `image_budget`). Loading images, and choosing learning rates and clipping norms by
+`helpers.study.tuning`, are left to the chapters.
 """
 
 import copy
 import functools
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from dp_accounting.dp_event import (
     ComposedDpEvent,
@@ -544,84 +542,6 @@ def validation_score(logits: ArrayLike, prior: ArrayLike, y: ArrayLike) -> float
     auc = [roc_auc_score(y == k, p[:, k]) for k in range(logits.shape[1])]
     fair = (logits - np.asarray(prior)).argmax(1)
     return float(np.mean(logits.argmax(1) == y) + np.mean(auc) + balanced_accuracy_score(y, fair))
-
-
-@dataclass(frozen=True, eq=False)
-class Tuning:
-    """What `tuned` found.
-
-    Parameters
-    ----------
-    best : dict of str to float
-        The point with the highest mean score.
-    scores : DataFrame
-        One row a point and seed, all that were evaluated.
-    at_edge : tuple of str
-        Parameters whose best value is the smallest or largest that was tried: the grid could not grow further.
-    """
-
-    best: dict[str, float]
-    scores: pd.DataFrame
-    at_edge: tuple[str, ...]
-
-
-def tuned(
-    evaluate: Callable[[list[dict[str, float]]], pd.DataFrame],
-    grid: Mapping[str, Sequence[float]],
-    *,
-    n_growths: int,
-) -> Tuning:
-    """The point of a grid with the highest mean score, after the grid has grown around it.
-
-    Whenever the best value of a parameter is the first or last of its values, one more is put beyond it, as far away
-    as its neighbour in ratio, and the new points are evaluated. Every method of a comparison is to be tuned by this
-    one rule, at the epsilon and delta at which it is compared, and on splits or seeds that the comparison does not use.
-
-    Parameters
-    ----------
-    evaluate : callable
-        Takes points, dicts of the grid's parameters. Returns a row for every point and tuning seed, with the point's
-        columns and `score`, larger for better.
-    grid : mapping of str to sequence of float
-        Values > 0 of every parameter. One with a single value is fixed: it does not grow and has no edge.
-    n_growths : int
-        How often the grid may grow.
-
-    Raises
-    ------
-    ValueError
-        A parameter has no values, or not only different ones > 0; or `n_growths` is below 0.
-
-    >>> def evaluate(points):
-    ...     return pd.DataFrame([point | {"score": -abs(point["rate"] - 30)} for point in points])
-    >>> found = tuned(evaluate, {"rate": [5, 10]}, n_growths=3)
-    >>> found.best, found.at_edge, found.scores.rate.tolist()
-    ({'rate': 20.0}, (), [5.0, 10.0, 20.0, 40.0])
-    """
-    left = check_integer("n_growths", n_growths, low=0)
-    values = {name: sorted(float(value) for value in those) for name, those in grid.items()}
-    for name, those in values.items():
-        if not those or those[0] <= 0 or len(set(those)) < len(those):
-            raise ValueError(f"grid must have different values > 0 for every parameter, got {grid[name]!r} for {name}")
-    scores, tried = pd.DataFrame(), set[tuple[float, ...]]()
-    while True:
-        points = [point for point in itertools.product(*values.values()) if point not in tried]
-        scores = pd.concat([scores, evaluate([dict(zip(values, point, strict=True)) for point in points])])
-        tried.update(points)
-        means = scores.groupby(list(values)).score.mean()
-        best = dict(zip(values, np.atleast_1d(means.idxmax()).tolist(), strict=True))
-        at_edge = tuple(
-            name for name, those in values.items() if len(those) > 1 and best[name] in (those[0], those[-1])
-        )
-        if not at_edge or not left:
-            return Tuning(best, scores.reset_index(drop=True), at_edge)
-        left -= 1
-        for name in at_edge:
-            those = values[name]
-            if best[name] == those[0]:
-                those.insert(0, those[0] ** 2 / those[1])
-            else:
-                those.append(those[-1] ** 2 / those[-2])
 
 
 # ------------------------------------------------------------------------------------------------------ lesions

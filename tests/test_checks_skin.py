@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
@@ -304,49 +303,6 @@ def test_without_privacy_the_model_that_is_given_stays(records):
     assert (model.weight == 0).all()
     assert torch.equal(one.model.model.weight, same.model.model.weight)
     assert not torch.equal(one.model.model.weight, other.model.model.weight)
-
-
-# --------------------------------------------------------------------------------------------------------- tuning
-
-
-def scores(best, seen):
-    """Scores that fall with the distance from `best` in logarithms; `seen` collects the points."""
-
-    def evaluate(points):
-        seen.extend(points)
-        away = [sum(abs(math.log(point[name] / best[name])) for name in best) for point in points]
-        return pd.DataFrame(
-            [
-                point | {"seed": seed, "score": -far + jitter}
-                for point, far in zip(points, away, strict=True)
-                for seed, jitter in enumerate((-0.01, 0.01))
-            ]
-        )
-
-    return evaluate
-
-
-def test_a_grid_grows_until_its_best_point_is_inside():
-    seen = []
-    found = skin.tuned(scores({"rate": 30.0, "clip": 0.3}, seen), {"rate": [5, 10], "clip": [0.5, 1.0]}, n_growths=5)
-    assert found.best == {"rate": 40.0, "clip": 0.25}
-    assert found.at_edge == ()
-    points = [tuple(point.values()) for point in seen]
-    assert len(points) == len(set(points))  # no point is evaluated twice
-    assert len(found.scores) == 2 * len(points)
-    assert found.scores.rate.max() == 80.0
-
-
-def test_a_grid_that_may_not_grow_says_where_it_ended():
-    found = skin.tuned(scores({"rate": 1000.0, "clip": 1.0}, []), {"rate": [5, 10], "clip": [1.0]}, n_growths=1)
-    assert found.best == {"rate": 20.0, "clip": 1.0}
-    assert found.at_edge == ("rate",)  # a parameter with one value has no edge
-
-
-@pytest.mark.parametrize("values", [[], [0.0, 1.0], [1.0, 1.0]])
-def test_a_grid_that_is_none_is_refused(values):
-    with pytest.raises(ValueError, match="grid must have different values > 0"):
-        skin.tuned(scores({"rate": 1.0}, []), {"rate": values}, n_growths=0)
 
 
 # -------------------------------------------------------------------------------------------------------- lesions
