@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: help book test quick lab rerun record locked clean
+.PHONY: help book pdf test quick lab rerun record locked clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -21,6 +21,9 @@ $(STAMP): constraints.txt pyproject.toml
 
 book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
 	$(BIN)/dpbook build
+
+pdf: $(STAMP) ## the main chapters as one PDF; needs Chromium
+	$(BIN)/dpbook build --pdf
 
 test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
 	$(BIN)/python -m pytest -p nbval.plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs

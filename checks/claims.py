@@ -21,7 +21,7 @@ from helpers.validation import check_boolean, check_choice, check_integer, check
 HOLDS = "holds"
 TIGHTER = "holds, tighter shown"
 CORRECTED = "holds only after correction"
-FAILS = "fails as printed"
+FAILS = "fails as published"
 NOT_CHECKABLE = "not checkable here"
 UNCHECKED = "not checked yet"
 VERDICTS = (HOLDS, TIGHTER, CORRECTED, FAILS, NOT_CHECKABLE, UNCHECKED)

@@ -1,8 +1,8 @@
 """Noise and error of private coordinate descent as they are printed, with the constants that make them comparable.
 
 `printed_variance` is the slide's. `gradient_bound` and `coordinate_bound` are the printed utilities with constant 1,
-`descent_bound` what they follow from (the proof is in chapter coordinate-descent). What a practitioner should use is
-`helpers.erm.coordinate_descent`.
+`descent_bound` what they follow from (the proof is on the page app-coordinate-descent). What a practitioner should use
+is `helpers.erm.coordinate_descent`.
 """
 
 import math

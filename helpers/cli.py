@@ -112,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     add("status", _status, "say which chapters are stale, and why, and which results are recorded")
     refresh = add("refresh", _refresh, "re-execute stale chapters in place and store their outputs")
     refresh.add_argument("names", nargs="*", metavar="CHAPTER", help="these chapters, stale or not")
-    add("build", _build, "build the HTML with warnings as errors")
+    command = add("build", _build, "build the HTML with warnings as errors")
+    command.add_argument("--pdf", action="store_true", help="the main chapters as one PDF instead (needs Chromium)")
     # The recipe: a table, a public schema, a private classifier, its predictions.
     command = add("schema", _schema, "propose a schema for a CSV or Parquet file, or check one; for the holder's eyes")
     command.add_argument("file")
@@ -405,7 +406,7 @@ def _refresh(options) -> None:
 def _build(options) -> int:
     from helpers.book import pages
 
-    page = pages.build()
+    page = pages.build_pdf() if options.pdf else pages.build()
     print(f"The book: {page}" if page else "the book was not built")
     return 0 if page else FAILED
 

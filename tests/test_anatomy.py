@@ -43,12 +43,9 @@ APPENDIX = {
     "folds without a label": 0,
     "kilobytes": 400,
 }
-TO_BE_REWRITTEN = {
-    "which-method", "preliminaries", "accounting", "imbalance", "oversampling", "synthetic-data", "bagging",
-    "private-erm", "weighted-erm", "weights-worth", "erm-audit", "dpsgd", "sad-dpsgd", "skin-lesions",
-    "coordinate-descent", "fairness", "private-classifiers", "benchmark",
-}  # fmt: skip
-SCALE_UP = {"dpsgd", "sad-dpsgd", "schedules", "ft-transformer", "skin-lesions", "skin-tuning"}  # they train networks
+TO_BE_REWRITTEN = {"which-method", "private-classifiers", "benchmark"}
+# Pages that train networks.
+SCALE_UP = {"app-dpsgd", "app-sad-dpsgd", "schedules", "ft-transformer", "app-skin-lesions", "skin-tuning"}
 WON_OR_LOST = re.compile(r"\b(won|wins?|beats?|loses?|lost|best|highest)\b", re.IGNORECASE)
 STATEMENT = re.compile(r"\{prf:(theorem|proposition|lemma|corollary|algorithm)\}")
 TOOLS = ["claims", "findings", "how-to-rerun", "data-sets", "notation", "glossary", "bibliography"]

@@ -88,7 +88,12 @@ def test_old_addresses_lead_on(site):
     assert 'location.replace("appendix/smote-price.html"' in (site / "smote-price.html").read_text()
     assert '<meta name="moved-anchors" content="appendix/app-smote.html"' in (site / "smote.html").read_text()
     assert 'id="smote-guarantee"' in (site / "appendix" / "app-smote.html").read_text()
-    assert "moved-anchors" not in (site / "bagging.html").read_text()
+    assert "moved-anchors" not in (site / "audit.html").read_text()
+
+
+@rendered
+def test_the_site_is_light_enough_to_be_copied(site):
+    assert sum(file.stat().st_size for file in site.parent.rglob("*") if file.is_file()) < 30e6
 
 
 @rendered

@@ -254,7 +254,7 @@ def test_breaking_the_register_breaks_the_chapter(tmp_path, monkeypatch):
                 "from dataclasses import replace\nfrom checks import claims\n"
                 "rows = claims.register()\n"
                 "name = next(key for key, row in rows.items() if row.verdict == 'holds')\n"
-                "rows[name] = replace(rows[name], verdict='fails as printed')\n"
+                "rows[name] = replace(rows[name], verdict='fails as published')\n"
                 "claims.check(name, as_printed=claims.fact('it', True, kind=claims.EXACT))"
             ),
         ]

@@ -31,11 +31,21 @@ RUNS = {
         {"epsilon": "10.0", "n_draws": "5000"},
     ],
     "accounting": [
+        {"epsilon": "1.0", "releases": "2", "delta": "1e-12", "total": "10.0", "seed": "3"},
+        {"epsilon": "0.01", "releases": "2000", "delta": "0.001"},
+        {"releases": "100", "total": "0.1"},
+    ],
+    "app-accounting": [
         {"epsilon": "0.3", "delta": "1e-8", "n_draws": "5000", "seed": "3"},
         {"epsilon": "3.0", "delta": "1e-3", "n_draws": "5000"},
         {"epsilon": "0.05", "n_draws": "5000"},
     ],
     "imbalance": [
+        {"ratio": "1000.0", "separation": "1.0", "n_splits": "2", "missed_cost": "0.1"},
+        {"ratio": "2.0", "separation": "6.0", "n_splits": "2"},
+        {"missed_cost": "10000.0", "n_splits": "2"},
+    ],
+    "app-imbalance": [
         {"datasets": '["abalone_19", "car_eval_4"]', "n_seeds": "2", "seed": "3"},
         {"datasets": '["ecoli"]', "n_seeds": "3"},
         {"datasets": '["solar_flare_m0"]', "n_seeds": "2"},
@@ -46,8 +56,8 @@ RUNS = {
         {"parts": "8", "n_pairs": "500"},
     ],
     "oversampling": [
-        {"multiplicity": "3", "max_minority": "2", "n_audit": "200"},
-        {"max_minority": "3", "n_audit": "200"},
+        {"multiplicity": "3", "max_minority": "3", "n_audit": "400"},
+        {"max_minority": "4", "n_audit": "200"},
         {"multiplicity": "500", "max_minority": "4", "n_audit": "400"},
     ],
     "random-copies": [
@@ -102,6 +112,11 @@ RUNS = {
         {"ratios": "[130]", "epsilons": "[1.0]", "n_draws": "2000"},
     ],
     "bagging": [
+        {"epsilon": "5.0", "size": "500", "ratio": "32.0", "parts": "2"},
+        {"epsilon": "0.05", "size": "1000", "ratio": "16.0"},
+        {"parts": "500"},
+    ],
+    "app-bagging": [
         {
             "dataset": "abalone",
             "others": '["abalone"]',
@@ -124,6 +139,11 @@ RUNS = {
         {"regularization": "0.01", "n_seeds": "3"},
     ],
     "synthetic-data": [
+        {"epsilon": "0.2", "dataset": "ecoli", "n_synthetic": "500"},
+        {"epsilon": "20.0", "dataset": "car_eval_34", "n_synthetic": "200"},
+        {"epsilon": "0.05", "dataset": "abalone_19", "n_synthetic": "1000"},
+    ],
+    "app-synthetic-data": [
         {
             "datasets": '["car_eval_34"]',
             "ranked": '["car_eval_34"]',
@@ -151,11 +171,21 @@ RUNS = {
         {"datasets": '["mammography"]', "ranked": '["yeast_me2"]', "n_synthetic": "300", "n_judged": "8"},
     ],
     "private-erm": [
+        {"epsilon": "0.2", "n_records": "50", "n_columns": "3", "n_splits": "2"},
+        {"epsilon": "5.0", "n_splits": "2"},
+        {"n_records": "1000000", "n_columns": "1000", "n_splits": "3"},
+    ],
+    "app-private-erm": [
         {"epsilon": "0.3", "n_pairs": "50", "n_draws": "1000"},
         {"epsilon": "5.0", "n_pairs": "60"},
         {"n_pairs": "200", "n_draws": "3000"},
     ],
     "erm-audit": [
+        {"claimed": "5.0", "penalty": "1000.0", "radius": "1"},
+        {"claimed": "0.1", "penalty": "0.01", "radius": "1000"},
+        {"penalty": "30.0", "radius": "3"},
+    ],
+    "app-erm-audit": [
         {"epsilon": "0.3", "n_audit": "200"},
         {"n_audit": "1000", "n_restarts": "3"},
         {"epsilon": "3.0", "n_audit": "250"},
@@ -171,6 +201,11 @@ RUNS = {
         {"n_kdd": "3000", "part_sizes": "[1000]"},
     ],
     "weighted-erm": [
+        {"epsilon": "0.2", "penalty": "0.1", "n_records": "50", "n_splits": "2"},
+        {"penalty": "0.00001", "n_splits": "3"},
+        {"epsilon": "5.0", "penalty": "1.0", "n_records": "1000000", "n_splits": "2"},
+    ],
+    "app-weighted-erm": [
         {"n_fuzz": "60", "n_fits": "40", "largest_n": "12"},
         {"n_fuzz": "20", "n_fits": "30", "largest_n": "3"},
         {"n_fuzz": "500", "largest_n": "20"},
@@ -181,6 +216,11 @@ RUNS = {
         {"dimensions": "[2, 30, 60]", "n_restarts": "3"},
     ],
     "weights-worth": [
+        {"epsilon": "0.2", "strong": "0.01", "datasets": '["ecoli", "abalone"]', "n_splits": "2"},
+        {"datasets": '["yeast_me2"]', "n_splits": "3"},
+        {"epsilon": "5.0", "strong": "1.0", "n_splits": "2"},
+    ],
+    "app-weights-worth": [
         {"datasets": '["yeast_me2", "abalone_19"]', "epsilons": "[5.0]", "n_seeds": "2"},
         {"datasets": '["ecoli"]', "epsilons": "[0.5]", "regularizations": "[0.01, 0.1]", "n_seeds": "2"},
         {"epsilons": "[0.1, 1.0]", "n_seeds": "3"},
@@ -220,6 +260,11 @@ RUNS = {
         {"datasets": '["abalone", "mammography"]', "epsilons": "[5.0]", "candidates": "[2]", "n_splits": "2"},
     ],
     "coordinate-descent": [
+        {"epsilon": "0.2", "passes": "16", "n_records": "1000000", "n_columns": "100"},
+        {"epsilon": "10.0", "passes": "512"},
+        {"n_records": "200", "n_columns": "2"},
+    ],
+    "app-coordinate-descent": [
         {
             "epsilons": "[0.3]",
             "passes": "16",
@@ -248,11 +293,21 @@ RUNS = {
         {"dimensions": "[40]", "sizes": "[2000]", "penalty": "0.01", "steps": "[1.0]", "clips": "[1.0]"},
     ],
     "fairness": [
+        {"epsilon": "0.2", "penalty": "0.001", "n_records": "300"},
+        {"epsilon": "8.0", "penalty": "0.08"},
+        {"penalty": "0.003", "n_records": "2000000"},
+    ],
+    "app-fairness": [
         {"epsilon": "3.0", "regularizations": "[0.02]", "penalties": "[0.1]", "n_models": "60", "n_seeds": "2"},
         {"budgets": "[1.0]", "sizes": "[2000]", "n_models": "60", "n_seeds": "2"},
         {"epsilon": "0.5", "regularizations": "[0.003]", "n_models": "60", "n_seeds": "2"},
     ],
     "dpsgd": [
+        {"suspicious": "2", "sample_rate": "0.02", "steps": "500", "epsilon": "5.0"},
+        {"suspicious": "1000", "steps": "5000"},
+        {"sample_rate": "0.005", "epsilon": "0.1"},
+    ],
+    "app-dpsgd": [
         {
             "n_records": "2000",
             "n_minority": "200",
@@ -331,6 +386,11 @@ RUNS = {
         {"datasets": '["ecoli", "car_eval_4", "solar_flare_m0"]', "epsilons": "[2.0]", "n_seeds": "3"},
     ],
     "sad-dpsgd": [
+        {"beta": "0.5", "gamma": "1.0", "stages": "6", "epsilon": "0.5", "delta": "0.001"},
+        {"beta": "1.0", "stages": "1", "epsilon": "20.0"},
+        {"gamma": "0.5", "delta": "1e-8"},
+    ],
+    "app-sad-dpsgd": [
         {
             "n_train": "1000",
             "n_epochs": "4",
@@ -363,6 +423,11 @@ RUNS = {
         },
     ],
     "skin-lesions": [
+        {"n_images": "300", "epsilon": "5.0", "n_records": "1000", "dataset": "ecoli", "learner": "ft-transformer"},
+        {"n_images": "4000", "epsilon": "2.0", "dataset": "abalone", "learner": "mlp"},
+        {"epsilon": "20.0", "n_records": "100000"},
+    ],
+    "app-skin-lesions": [
         {
             "n_train": "1000",
             "epsilon": "3.0",

@@ -21,7 +21,7 @@ VERDICTS = {
     "holds",
     "holds, tighter shown",
     "holds only after correction",
-    "fails as printed",
+    "fails as published",
     "not checkable here",
     "not checked yet",
 }

@@ -4,6 +4,7 @@ import json
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from helpers import paths
@@ -15,7 +16,7 @@ FRAMES = {"1": {"a": [0.0, 0.5, 1.0], "b <i>": [1.0, 0.5, 0.2]}, "2": {"a": [1.0
 
 def figure(**changes) -> SliderFigure:
     values = {"name": "demo", "x": [0, 1, 2], "frames": FRAMES, "x_label": "x & y", "frame_label": "frame",
-              "caption": "Two </script> curves.", "cursor": 1}  # fmt: skip
+              "caption": "Two </script> curves.", "cursor": 1, "peaks": True}  # fmt: skip
     return SliderFigure(**values | changes)
 
 
@@ -24,7 +25,7 @@ def test_the_picture_is_well_formed_and_needs_no_script():
     picture = re.search(r"<svg role.*?</svg>", page, re.DOTALL)[0]
     root = ElementTree.fromstring(picture)
     assert len(root.findall(".//path[@data-curve]")) == 2
-    assert [text.text for text in root.findall("text")][6:-1] == ["0", "0.5", "1", "1.5", "2"]
+    assert [text.text for text in root.findall("text")][6:-2] == ["0", "0.5", "1", "1.5", "2"]
     assert root.get("aria-label") == "Two </script> curves."
     assert '<div data-role="controls" hidden>' in page
 
@@ -36,6 +37,18 @@ def test_nothing_is_fetched_and_the_data_is_inside():
     assert data["frames"][1][0] == [1.0, 0.2, 0.0]
     assert data["names"] == ["1", "2"]
     assert page.count("</script>") == 2, "a caption must not end the script"
+
+
+def test_logarithmic_axes_have_equal_steps_for_equal_factors():
+    frames = {"1": {"a": [0.01, 0.1, 1.0]}}
+    page = figure(
+        x=[1, 10, 100], frames=frames, log_x=True, log_y=True, y_range=(0.01, 1.0), y_label="loss"
+    )._repr_html_()
+    root = ElementTree.fromstring(re.search(r"<svg role.*?</svg>", page, re.DOTALL)[0])
+    points = np.array(re.findall(r"[\d.]+", root.find(".//path[@data-curve]").get("d")), float).reshape(3, 2)
+    np.testing.assert_allclose(points[1], (points[0] + points[2]) / 2, atol=0.1)
+    texts = [text.text for text in root.findall("text")]
+    assert {"0.01", "0.1", "1", "10", "100", "loss"} <= set(texts)
 
 
 def test_repr_is_plain_text():
@@ -50,6 +63,10 @@ def test_repr_is_plain_text():
         ({"frames": {"1": {"a": [0, 1]}}}, "3 values"),
         ({"frames": {"1": {"a": [0, 1, 1]}, "2": {"b": [0, 1, 1]}}}, "curves"),
         ({"frames": {"1": {"a": [0, float("nan"), 1]}}}, "in \\[0, 1\\]"),
+        ({"y_range": (0.0, 0.9)}, "in \\[0, 0.9\\]"),
+        ({"y_range": (1.0, 1.0)}, "increasing"),
+        ({"log_x": True}, "above 0"),
+        ({"log_y": True}, "above 0"),
     ],
 )
 def test_bad_figures_are_refused(changes, message):
@@ -83,11 +100,11 @@ def test_moving_the_sliders_changes_the_picture(browser, tmp_path):
     page.locator("[data-role=frame]").focus()
     page.keyboard.press("ArrowRight")
     assert path.get_attribute("d") != before[0]
-    assert page.locator("[data-value]").all_inner_texts() == ["0.200", "0.500"]
+    assert page.locator("[data-value]").all_inner_texts() == ["0.2", "0.5"]
     page.locator("[data-role=cursor]").focus()
     page.keyboard.press("ArrowRight")
     assert line.get_attribute("x1") != before[1]
-    assert page.locator("[data-value]").all_inner_texts() == ["0.000", "0.900"]
+    assert page.locator("[data-value]").all_inner_texts() == ["0", "0.9"]
     assert page.locator("[data-best]").all_inner_texts() == ["0", "2"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     static.close()

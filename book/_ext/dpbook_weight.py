@@ -55,6 +55,27 @@ def _keep_used_icons(app: Sphinx, exception: Exception | None) -> None:
         _reduce(font, {ord(character) if character else int(code, 16) for character, code in named})
 
 
+def _keep_used_parts_of_mathjax(app: Sphinx, exception: Exception | None) -> None:
+    """Take away the ready-made bundles of MathJax and the parts that `_config.yml` does not load: 20 MB."""
+    folder = Path(app.outdir, "_static", "mathjax")
+    if exception or not folder.is_dir():
+        return
+    loaded = {"startup", *app.config.mathjax3_config["loader"]["load"]}
+    # TeX loads its rarer commands, and the output its fonts, when a formula needs them.
+    later = (folder / "input" / "tex", folder / "output" / "chtml" / "fonts")
+    for file in folder.rglob("*.*"):
+        part = file.relative_to(folder).with_suffix("").as_posix()
+        if file.is_file() and part not in loaded and not any(file.is_relative_to(place) for place in later):
+            file.unlink()
+
+
+def _leave_out_source_maps(app: Sphinx, exception: Exception | None) -> None:
+    """They are for who develops the theme: 4 MB."""
+    if not exception:
+        for file in Path(app.outdir, "_static").rglob("*.map"):
+            file.unlink()
+
+
 def _reduce(font: Path, characters: set[int]) -> None:
     options = subset.Options()
     loaded = subset.load_font(font, options)
@@ -69,4 +90,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.config.mathjax_path = "mathjax/startup.js"
     app.connect("html-page-context", _load_what_is_used, priority=900)  # after the extensions that add scripts
     app.connect("build-finished", _keep_used_icons)
+    app.connect("build-finished", _keep_used_parts_of_mathjax)
+    app.connect("build-finished", _leave_out_source_maps)
     return add_directives(app, {})

@@ -1,9 +1,10 @@
-"""HTML of the book, and of a re-run chapter among the book's other pages.
+"""HTML of the book, and of a re-run chapter among the book's other pages; the main chapters as one PDF.
 
 Stored outputs are rendered, nothing is executed. A re-run is shown with the whole book around it, so its citations and
 cross-references lead somewhere; what the other pages say is about the published run.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import yaml
 
 from helpers import paths
 from helpers.book import chapters
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_LABEL = re.compile(r"^\(([\w-]+)\)=$|^:label: ([\w-]+)$", re.MULTILINE)
+_PRINTED = """<style>
+.bd-sidebar, .bd-header-article, .prev-next-area, .headerlink, .footer { display: none !important; }
+h1 { break-before: page; }
+pre, figure, table, .cell_output img { break-inside: avoid; }
+</style></head>"""
 
 
 def build() -> Path | None:
@@ -48,6 +58,54 @@ def render(notebook: Path, parameters: dict[str, Any]) -> Path | None:
     chapter = chapters.chapter(notebook.stem)
     nbformat.write(content, site / "book" / chapter.path.relative_to(paths.BOOK))
     return _built(site, chapter.address, "--quiet")
+
+
+def build_pdf() -> Path | None:
+    """Build the main chapters and the pages about the book as one PDF, with an index of the appendix at its end.
+
+    Returns
+    -------
+    Path or None
+        The file; None if a step failed.
+
+    Raises
+    ------
+    ChapterError
+        There is no Chromium, which prints the page.
+    """
+    program = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if program is None:
+        raise chapters.ChapterError(f"--pdf needs Chromium; none of {', '.join(_CHROMIUM)} was found")
+    folder = paths.ROOT / "_build" / "pdf"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(paths.BOOK, folder / "book", ignore=shutil.ignore_patterns(".*", "*.part", "appendix"))
+    shutil.copy(paths.ROOT / "_config.yml", folder)
+    contents = yaml.safe_load((paths.ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    contents["parts"][-1] = {"caption": "Appendix", "chapters": [{"file": "book/appendix-pages"}]}
+    (folder / "_toc.yml").write_text(yaml.safe_dump(contents), encoding="utf-8")
+    (folder / "book" / "appendix-pages.md").write_text(_appendix_in_short(), encoding="utf-8")
+    if _built(folder, "index.html", "--builder", "custom", "--custom-builder", "singlehtml", "--quiet") is None:
+        return None
+    page = folder / "_build" / "singlehtml" / "index.html"
+    text = page.read_text(encoding="utf-8").replace("<details", "<details open").replace("</head>", _PRINTED, 1)
+    # A link to a page that is not in the file would lead nowhere.
+    text = re.sub(r'<a (?=[^>]*href="[^"#:]+\.html)[^>]*>(.*?)</a>', r"\1", text, flags=re.DOTALL)
+    page.write_text(text, encoding="utf-8")
+    file = paths.ROOT / "_build" / "book.pdf"
+    options = ("--headless", "--no-sandbox", "--no-pdf-header-footer", "--virtual-time-budget=120000")
+    finished = subprocess.run([program, *options, f"--print-to-pdf={file}", page.as_uri()], check=False)
+    return None if finished.returncode else file
+
+
+def _appendix_in_short() -> str:
+    """A page with title and first sentence of each appendix page, to which all links into the appendix lead."""
+    parts = ["# Appendix: replications and checks\n\nThe pages themselves are in the HTML edition of the book."]
+    for chapter in (one for one in chapters.chapters() if one.is_appendix):
+        source = "\n\n".join(cell.source for cell in chapter.notebook.cells if cell.cell_type == "markdown")
+        labels = "\n".join(f"({first or second})=" for first, second in _LABEL.findall(source))
+        bold = re.search(r"^\*\*.+\*\*$", source, re.MULTILINE)
+        parts.append(f"{labels}\n## {chapter.title}\n\n{bold[0] if bold else ''}")
+    return "\n\n".join(parts) + "\n"
 
 
 def _built(folder: Path, page: str, *flags: str) -> Path | None:

@@ -6,6 +6,7 @@ colour, so dark mode needs nothing. What is drawn is computed by the chapter.
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 # Small, so that the text is still readable when the picture shrinks to the width of a phone.
 _WIDTH, _HEIGHT = 480, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 468, 12, 256  # sides of the box that the axes span
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 468, 26, 256  # sides of the box that the axes span
 
 
 def scripts(data: dict[str, Any], code: Path, **values: object) -> str:
@@ -41,7 +42,7 @@ class SliderFigure:
     x : sequence of float
         At least two increasing values, for all curves.
     frames : mapping of str to mapping of str to sequence of float
-        Value of the first slider -> curve -> heights at `x`, in [0, 1]. Every frame has the same curves.
+        Value of the first slider -> curve -> heights at `x`. Every frame has the same curves.
     x_label, frame_label : str
         What the axis, hence the second slider, and the first slider show.
     caption : str
@@ -50,11 +51,20 @@ class SliderFigure:
         Position of the first slider at first, and without JavaScript.
     cursor : int
         Index into `x` where the line stands at first.
+    y_label : str
+        What the heights are; stands above the axis.
+    y_range : pair of float
+        Heights at the bottom and at the top.
+    log_x, log_y : bool
+        Whether an axis is logarithmic.
+    peaks : bool
+        Whether the table says where each curve is highest.
 
     Raises
     ------
     ValueError
-        A name with other characters, frames of different curves or lengths, values outside [0, 1].
+        A name with other characters, frames of different curves or lengths, values outside `y_range`, a logarithmic
+        axis that reaches zero.
 
     >>> figure = SliderFigure("d", [0, 1], {"1": {"a": [0, 1]}}, x_label="x", frame_label="f", caption="A line.")
     >>> "<svg" in figure._repr_html_()
@@ -69,6 +79,11 @@ class SliderFigure:
     caption: str
     start: int = 0
     cursor: int = 0
+    y_label: str = ""
+    y_range: tuple[float, float] = (0.0, 1.0)
+    log_x: bool = False
+    log_y: bool = False
+    peaks: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[A-Za-z0-9-]+", self.name):
@@ -76,24 +91,31 @@ class SliderFigure:
         x = np.asarray(self.x, float)
         if x.ndim != 1 or x.size < 2 or not (np.diff(x) > 0).all():
             raise ValueError("x must be at least two increasing values")
+        low, high = self.y_range
+        if not low < high:
+            raise ValueError(f"y_range must be increasing, got {self.y_range}")
+        if (self.log_x and x[0] <= 0) or (self.log_y and low <= 0):
+            raise ValueError("a logarithmic axis must begin above 0")
         curves = self._curves()
         for key, frame in self.frames.items():
             if list(frame) != curves or any(np.shape(values) != x.shape for values in frame.values()):
                 raise ValueError(f"every frame must have the curves {curves} with {x.size} values, not so {key!r}")
             heights = np.array(list(frame.values()))
-            if not ((heights >= 0) & (heights <= 1)).all():
-                raise ValueError(f"values must be in [0, 1], not so in frame {key!r}")
+            if not ((heights >= low) & (heights <= high)).all():
+                raise ValueError(f"values must be in [{low:g}, {high:g}], not so in frame {key!r}")
 
     def __repr__(self) -> str:
         return f"{self.caption} ({', '.join(self._curves())}; {self.frame_label}: {', '.join(self.frames)})"
 
     def _repr_html_(self) -> str:
         data = {
-            "x": np.round(np.asarray(self.x, float), 6).tolist(),
+            "x": _rounded(self.x),
             "names": list(self.frames),
-            "frames": [[np.round(values, 4).tolist() for values in frame.values()] for frame in self.frames.values()],
+            "frames": [[_rounded(values) for values in frame.values()] for frame in self.frames.values()],
             # The script draws other frames into the same box.
             "box": [_LEFT, _RIGHT, _TOP, _BOTTOM],
+            "range": list(self.y_range),
+            "log": [self.log_x, self.log_y],
         }
         return (
             f'<figure class="slider-figure" id="{self.name}" style="max-width:38rem;margin:1rem 0">'
@@ -113,24 +135,27 @@ class SliderFigure:
 
     def _across(self, x: float) -> float:
         """A value of the axis as a coordinate of the picture."""
-        first, last = self.x[0], self.x[-1]
-        return _LEFT + (x - first) / (last - first) * (_RIGHT - _LEFT)
+        return _LEFT + _share(x, self.x[0], self.x[-1], self.log_x) * (_RIGHT - _LEFT)
+
+    def _up(self, height: float) -> float:
+        """A height as a coordinate of the picture, which counts downwards."""
+        return _BOTTOM - _share(height, *self.y_range, self.log_y) * (_BOTTOM - _TOP)
 
     def _picture(self) -> str:
         parts = []
-        for height in np.linspace(0, 1, 6):
-            y = _up(height)
+        for height in _ticks(*self.y_range, self.log_y):
+            y = self._up(height)
             parts.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="currentColor" opacity=".2"/>')
             parts.append(f'<text x="{_LEFT - 6}" y="{y + 5:.1f}" text-anchor="end">{height:g}</text>')
-        for tick in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.x[0], self.x[-1]):
-            if self.x[0] <= tick <= self.x[-1]:
-                at = f'x="{self._across(tick):.1f}" y="{_BOTTOM + 18}"'
-                parts.append(f'<text {at} text-anchor="middle">{tick:g}</text>')
+        for tick in _ticks(self.x[0], self.x[-1], self.log_x):
+            at = f'x="{self._across(tick):.1f}" y="{_BOTTOM + 18}"'
+            parts.append(f'<text {at} text-anchor="middle">{tick:g}</text>')
+        parts.append(f'<text x="2" y="14">{html.escape(self.y_label)}</text>')
         at = f'x="{(_LEFT + _RIGHT) / 2}" y="{_HEIGHT - 6}"'
         parts.append(f'<text {at} text-anchor="middle">{html.escape(self.x_label)}</text>')
         parts.append(f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="currentColor"/>')
         for k, heights in enumerate(self._shown().values()):
-            points = (f"{self._across(x):.1f} {_up(y):.1f}" for x, y in zip(self.x, heights, strict=True))
+            points = (f"{self._across(x):.1f} {self._up(y):.1f}" for x, y in zip(self.x, heights, strict=True))
             line = f'stroke="{COLOURS[k]}" stroke-width="2.2" stroke-dasharray="{DASHES[k]}"'
             parts.append(f'<path data-curve="" fill="none" {line} d="M{"L".join(points)}"/>')
         x = self._across(self.x[self.cursor])
@@ -142,23 +167,43 @@ class SliderFigure:
         )
 
     def _legend(self) -> str:
-        rows = "".join(
-            f'<tr><td style="text-align:left"><svg width="34" height="10" aria-hidden="true">'
-            f'<line x1="0" x2="34" y1="5" y2="5" stroke="{COLOURS[k]}" stroke-width="3" '
-            f'stroke-dasharray="{DASHES[k]}"/></svg> {html.escape(name)}</td>'
-            f"<td data-value>{heights[self.cursor]:.3f}</td>"
-            f"<td data-best>{self.x[int(np.argmax(heights))]:.3g}</td></tr>"
-            for k, (name, heights) in enumerate(self._shown().items())
-        )
+        rows = []
+        for k, (name, heights) in enumerate(self._shown().items()):
+            line = f'<line x1="0" x2="34" y1="5" y2="5" stroke="{COLOURS[k]}" stroke-width="3"'
+            sample = f'<svg width="34" height="10" aria-hidden="true">{line} stroke-dasharray="{DASHES[k]}"/></svg>'
+            best = f"<td data-best>{self.x[int(np.argmax(heights))]:.3g}</td>" if self.peaks else ""
+            rows.append(
+                f'<tr><td style="text-align:left">{sample} {html.escape(name)}</td>'
+                f"<td data-value>{heights[self.cursor]:.3g}</td>{best}</tr>"
+            )
+        peaks = "<th>highest at</th>" if self.peaks else ""
         return (
-            '<table class="book-table"><thead><tr><th>curve</th><th>at the line</th>'
-            f"<th>highest at</th></tr></thead><tbody>{rows}</tbody></table>"
+            f'<table class="book-table"><thead><tr><th>curve</th><th>at the line</th>{peaks}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table>"
         )
 
 
-def _up(height: float) -> float:
-    """Height in [0, 1] as a coordinate of the picture, which counts downwards."""
-    return _BOTTOM - height * (_BOTTOM - _TOP)
+def _share(value: float, first: float, last: float, log: bool) -> float:
+    """Where a value lies between the ends of an axis: 0 at the first, 1 at the last."""
+    if log:
+        return math.log(value / first) / math.log(last / first)
+    return (value - first) / (last - first)
+
+
+def _ticks(first: float, last: float, log: bool) -> list[float]:
+    if log:
+        powers = range(math.floor(math.log10(first)), math.floor(math.log10(last)) + 1)
+        found = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+        if last / first > 200:  # so many that they would touch
+            found = found[::3]
+    else:
+        found = [float(tick) for tick in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(first, last)]
+    return [tick for tick in found if first <= tick * (1 + 1e-9) and tick <= last * (1 + 1e-9)]
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    """Five digits, more than a picture shows."""
+    return [float(f"{value:.5g}") for value in values]
 
 
 def _slider(role: str, label: str, last: int, value: int) -> str:
