@@ -3,6 +3,7 @@
 The template `book/_templates/layout.html` and the list of MathJax's parts in `_config.yml` belong to it.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def _leave_out_source_maps(app: Sphinx, exception: Exception | None) -> None:
             file.unlink()
 
 
+def _leave_pictures_out_of_downloads(app: Sphinx, exception: Exception | None) -> None:
+    """A notebook to download is there to be run, which makes its pictures again: 5 MB."""
+    if exception:
+        return
+    for file in Path(app.outdir, "_sources").rglob("*.ipynb"):
+        notebook = json.loads(file.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            for output in cell.get("outputs", ()):
+                output.get("data", {}).pop("image/png", None)
+        file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def _reduce(font: Path, characters: set[int]) -> None:
     options = subset.Options()
     loaded = subset.load_font(font, options)
@@ -92,4 +105,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("build-finished", _keep_used_icons)
     app.connect("build-finished", _keep_used_parts_of_mathjax)
     app.connect("build-finished", _leave_out_source_maps)
+    app.connect("build-finished", _leave_pictures_out_of_downloads)
     return add_directives(app, {})
