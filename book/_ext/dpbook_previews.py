@@ -14,7 +14,7 @@ from dpbook_pages import add_directives
 
 _LINK = re.compile(r'<a class="reference internal" href="([^"#]*)#((?:term|thm|prop|lem|cor|def)-[\w-]+)"')
 _LINK_OR_ANCHOR = re.compile(r"</?a\b[^>]*>|<span[^>]*></span>")
-_ID = re.compile(r' id="[^"]*"')
+_MARKS = re.compile(r' id="[^"]*"| class="xref[^"]*"')  # of links, which are text here
 
 
 def _carry_previews(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
@@ -49,7 +49,7 @@ def _meaning(app: Sphinx, name: str, anchor: str) -> str:
         if anchor in node.get("ids", ()):
             shown = _text_of(node)
             html = "".join(app.builder.render_partial(child)["fragment"] for child in shown)
-            return _ID.sub("", _LINK_OR_ANCHOR.sub("", html)).strip()
+            return _MARKS.sub("", _LINK_OR_ANCHOR.sub("", html)).strip()
     return ""
 
 
