@@ -142,6 +142,12 @@ def test_a_page_of_a_re_run_keeps_its_citations_and_references(tmp_path):
     assert all((page.parent / link).is_file() for link in local)
 
 
+def test_a_pdf_is_refused_without_chromium(monkeypatch):
+    monkeypatch.setattr(pages.shutil, "which", lambda program: None)
+    with pytest.raises(chapters.ChapterError, match="--pdf needs Chromium; none of chromium"):
+        pages.build_pdf()
+
+
 def unresolved(article: str) -> list[str]:
     """Empty brackets, references that lead nowhere, roles that were not understood."""
     text = re.sub(r"<(script|style|pre).*?</\1>", "", article, flags=re.DOTALL)

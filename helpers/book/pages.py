@@ -86,11 +86,19 @@ def build_pdf() -> Path | None:
     (folder / "book" / "appendix-pages.md").write_text(_appendix_in_short(), encoding="utf-8")
     if _built(folder, "index.html", "--builder", "custom", "--custom-builder", "singlehtml", "--quiet") is None:
         return None
-    page = folder / "_build" / "singlehtml" / "index.html"
-    text = page.read_text(encoding="utf-8").replace("<details", "<details open").replace("</head>", _PRINTED, 1)
-    # A link to a page that is not in the file would lead nowhere.
-    text = re.sub(r'<a (?=[^>]*href="[^"#:]+\.html)[^>]*>(.*?)</a>', r"\1", text, flags=re.DOTALL)
-    page.write_text(text, encoding="utf-8")
+    page = folder / "_build" / "singlehtml" / "book" / "index.html"
+    text = page.read_text(encoding="utf-8").replace("</head>", _PRINTED, 1)
+    text = re.sub(r'<details(?! class="[^"]*\bhide\b)(?! open)', "<details open", text)  # all but folded code
+    places = set(re.findall(r' id="([^"]+)"', text))
+
+    def linked(found: re.Match) -> str:
+        return f'<a href="#{found[1]}">{found[2]}</a>' if found[1] in places else found[2]
+
+    # What was another page is a place in the file; a link to what is not in it would lead nowhere.
+    text = re.sub(r'<a (?=[^>]*href="[^":]+\.html#?([^"]*)")[^>]*>(.*?)</a>', linked, text, flags=re.DOTALL)
+    # Sphinx writes addresses as they are in the folder above.
+    page = page.parent.parent / "book.html"
+    page.write_text(text.replace('"../_', '"_'), encoding="utf-8")
     file = paths.ROOT / "_build" / "book.pdf"
     options = ("--headless", "--no-sandbox", "--no-pdf-header-footer", "--virtual-time-budget=120000")
     finished = subprocess.run([program, *options, f"--print-to-pdf={file}", page.as_uri()], check=False)

@@ -113,6 +113,18 @@ def test_what_scrolls_is_named_and_what_fits_is_no_tab_stop(browser):
         phone.page.wait_for_function(f"!{stops}.some({fits})")
 
 
+def test_a_link_to_a_term_shows_what_the_term_means(browser):
+    with Opened(browser, SITE / "book" / "smote.html", 1280) as opened:
+        link = opened.page.locator(".bd-article a[href*='#term-epsilon']").first
+        card = opened.page.locator("#preview-card")
+        assert card.is_hidden()
+        link.focus()
+        assert "one record changes" in card.inner_text()
+        assert link.get_attribute("aria-describedby") == "preview-card"
+        opened.page.keyboard.press("Escape")
+        assert card.is_hidden()
+
+
 def test_title_search_and_the_open_chapter_are_in_view(browser):
     with Opened(browser, SITE / "book" / "appendix" / "benchmark-cells.html", 1280) as opened:
         for part in (".navbar-brand", ".search-button-field", "li.active a.current"):
