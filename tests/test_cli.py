@@ -371,6 +371,11 @@ RUNS = {
         {"dataset": "satimage", "epsilon": "1.0", "betas": "[0.7, 0.9]", "n_runs": "1000", "n_seeds": "3"},
     ],
     "private-classifiers": [
+        {"dataset": "abalone", "epsilon": "0.3", "recall": "0.5", "n_splits": "2"},
+        {"dataset": "satimage", "n_splits": "2"},
+        {"epsilon": "10.0", "recall": "0.95", "n_splits": "3"},
+    ],
+    "app-private-classifiers": [
         {"dataset": "abalone", "epsilon": "0.3", "n_splits": "2", "n_cells": "8", "n_pairs": "1000"},
         {"dataset": "satimage", "n_splits": "2", "n_pairs": "1000"},
         {"epsilon": "10.0", "n_splits": "3", "n_cells": "64"},
