@@ -16,6 +16,11 @@ from helpers.cli import main
 
 RUNS = {
     "which-method": [
+        {"epsilon": "0.1", "n_rare": "30", "n_records": "50000", "small": "5", "large": "100"},
+        {"epsilon": "20.0", "n_rare": "5000", "n_records": "6000"},
+        {"small": "30", "n_rare": "10"},
+    ],
+    "app-which-method": [
         {"dataset": "abalone", "epsilon": "0.5", "n_splits": "3", "small": "5", "large": "100", "tolerance": "0.0"},
         {"n_splits": "3", "small": "30"},
         {"dataset": "satimage", "n_splits": "3", "epsilon": "5.0"},

@@ -117,7 +117,7 @@ def test_each_method_keeps_to_the_same_budget_and_relation(method):
 
 def test_the_recipe_of_the_chapter_is_the_method_that_was_compared():
     """The visible code, at a budget, against `learn`, whose trials are recorded."""
-    page = chapters.chapter("which-method").notebook
+    page = chapters.chapter("app-which-method").notebook
     [code] = [cell.source for cell in page.cells if cell.source.startswith("def recipe(")]
     train, test = mixture()
     from helpers.data import Domain
