@@ -6,7 +6,9 @@ STAMP := $(VENV)/.installed
 
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: help book pdf test quick lab rerun record locked clean
+NAME := dp-imbalance-book-$(shell sed -n 's/^version: //p' CITATION.cff)
+
+.PHONY: help book pdf archive committed test quick lab rerun record locked clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -24,6 +26,16 @@ book: $(STAMP) ## build the HTML (warnings are errors) and print where it is
 
 pdf: $(STAMP) ## the main chapters as one PDF; needs Chromium
 	$(BIN)/dpbook build --pdf
+
+archive: committed book pdf ## what a release consists of, in dist/: sources with notebooks, HTML, PDF, checksums
+	rm -rf dist && mkdir dist
+	git archive --prefix $(NAME)/ --output dist/$(NAME).tar.gz HEAD
+	tar --create --gzip --file dist/$(NAME)-html.tar.gz --directory _build --transform 's,^html,$(NAME)-html,' html
+	cp _build/book.pdf dist/$(NAME).pdf
+	cd dist && sha256sum $(NAME)* > SHA256SUMS && sha256sum --check SHA256SUMS
+
+committed:
+	@git diff --quiet HEAD || { echo "an archive is made of a commit, and these files differ from it:"; git diff --name-only HEAD; exit 1; }
 
 test: $(STAMP) ## unit tests, then every chapter re-executed and compared with its stored outputs
 	$(BIN)/python -m pytest -p nbval.plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile -rs

@@ -130,7 +130,7 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
         Whose constants; see `printed_constants`. Two classes, no Gaussian noise.
     others
         As in `ObjectivePerturbationClassifier`; whether to raise the penalty is the printed formula's decision,
-        and delta is 0.
+        and delta is 0. The printed constants are those for (1 - tol) epsilon, since the solver costs the rest.
 
     Attributes
     ----------
@@ -164,10 +164,9 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
         version="chaudhuri",
         epsilon=1.0,
         regularization=1e-3,
-        tol=5e-7,
         **shared,
     ):
-        super().__init__(epsilon=epsilon, regularization=regularization, tol=tol, **shared)
+        super().__init__(epsilon=epsilon, regularization=regularization, **shared)
         self.version = version
 
     def _check_parameters(self):

@@ -84,8 +84,9 @@ def test_released_coefficients_have_the_exact_distribution_and_loss(regularizati
     calibration = printed_erm.algorithm_2(epsilon=1.0, n_records=4, regularization=regularization)
     signed = [erm.signed_rows(X, y == 1, radius=1.0, fit_intercept=False) for X, y in ONE_DIMENSIONAL]
     for (X, y), rows in zip(ONE_DIMENSIONAL, signed, strict=True):
+        # Next to nothing is left for the solver, whose place is hardly seen among four records.
         model = printed_erm.PrintedObjectivePerturbation(
-            epsilon=1.0, regularization=regularization, fit_intercept=False
+            epsilon=1.0, regularization=regularization, fit_intercept=False, tol=5e-7
         )
         draws = np.array([model.fit(X, y).coef_[0, 0] for _ in range(2000)])
         assert model.total_regularization_ == pytest.approx(calibration.total_regularization, rel=1e-5)

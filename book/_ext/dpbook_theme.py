@@ -19,6 +19,8 @@ _LENGTH = 200  # characters of a description; search engines show about 160
 _FORMATTER_MARK = re.compile(r"^# fmt: off\n|  # fmt: skip$", re.MULTILINE)
 _REGISTER = 'href="claims.html#'
 _NOT_WORDS = (nodes.math, nodes.math_block, nodes.literal_block)
+# A formula of a line, with the brackets and marks that touch it.
+_FORMULA = re.compile(r"([(\[]*)(<span class=\"math [^\"]*\">\\\(.*?\\\)</span>)([)\].,;:]*)", re.DOTALL)
 _NOT_WORDS_OF_HTML = re.compile(r"\\\(.*?\\\)|\\\[.*?\\\]|<(pre|code|svg|script|style)\b.*?</\1>", re.DOTALL)
 
 
@@ -31,10 +33,17 @@ def _describe(app: Sphinx, page: str, template: str, context: dict, doctree: nod
 
 
 def _mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """What docutils and extensions write and a screen reader cannot take."""
+    """What docutils and extensions write and a screen reader cannot take, and a line break in the wrong place."""
     body = context.get("body", "")
     body = body.replace('role="doc-biblioentry"', 'role="listitem"')  # a list needs items, whatever else they are
-    context["body"] = re.sub(' id="proof(-content)?"', "", body)  # of every proof on the page, so no address of any
+    body = re.sub(' id="proof(-content)?"', "", body)  # of every proof on the page, so no address of any
+    context["body"] = _FORMULA.sub(_with_its_marks, body)
+
+
+def _with_its_marks(found: re.Match[str]) -> str:
+    """Browsers would break the line between a formula and a bracket or full stop."""
+    before, formula, after = found.groups()
+    return f'<span class="together">{found[0]}</span>' if before or after else formula
 
 
 def _hide_formatter_marks(app: Sphinx, doctree: nodes.document) -> None:

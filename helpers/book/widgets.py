@@ -20,7 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 # Small, so that the text is still readable when the picture shrinks to the width of a phone.
 _WIDTH, _HEIGHT = 480, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 468, 26, 256  # sides of the box that the axes span
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 458, 26, 256  # sides of the box that the axes span; half a number stands right of it
 
 
 def scripts(data: dict[str, Any], code: Path, **values: object) -> str:
