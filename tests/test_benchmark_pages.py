@@ -50,7 +50,7 @@ def test_names_are_texts_and_folds_open_on_request():
 
 
 def test_the_figures_show_the_recorded_means_with_intervals_from_five_splits_on():
-    trials, _ = recorded("benchmark-trials")
+    trials, _ = recorded("app-benchmark-trials")
     figures = appendix.all_panels(trials)
     assert [figure.measure for figure in figures] == list(appendix.measures().values())
     recall = dict(zip(appendix.measures(), figures, strict=True))["recall"]
@@ -63,7 +63,7 @@ def test_the_figures_show_the_recorded_means_with_intervals_from_five_splits_on(
 
 
 def test_the_tables_hold_every_recorded_cell_and_mark_those_that_differ():
-    cells, _ = recorded("benchmark-cells")
+    cells, _ = recorded("app-benchmark-cells")
     for _, part in cells.groupby("dataset"):
         page = appendix.cells_table(part, "Table <x>")
         assert page.count("title=") == len(part)
@@ -76,7 +76,7 @@ def test_the_tables_hold_every_recorded_cell_and_mark_those_that_differ():
 
 def test_the_choice_is_data_that_others_can_read():
     """What each pipeline reached on each set at each budget, with what is public of the set and what a trial costs."""
-    choice, _ = recorded("benchmark-choice")
+    choice, _ = recorded("app-benchmark-choice")
     known = {"method", "dataset", "epsilon", "splits", "records", "features", "rare", "seconds"}
     assert known | set(appendix.measures()) <= set(choice)
     assert not choice.duplicated(["method", "dataset", "epsilon"]).any()

@@ -391,6 +391,11 @@ RUNS = {
         {"confidence": "0.9999"},
     ],
     "benchmark": [
+        {"epsilon": "0.05", "dataset": "ecoli", "n_splits": "2", "n_pipelines": "60", "n_sets": "2"},
+        {"epsilon": "20.0", "dataset": "car_eval_34", "n_splits": "3"},
+        {"n_pipelines": "2", "n_sets": "100"},
+    ],
+    "app-benchmark": [
         {"datasets": '["abalone", "yeast_me2"]', "epsilons": "[5.0]", "pipelines": "fast"},
         {"epsilons": "[0.5]"},
         {"datasets": '["ecoli", "car_eval_4", "solar_flare_m0"]', "epsilons": "[2.0]", "n_seeds": "3"},

@@ -397,7 +397,7 @@ def test_what_is_run_to_record_keeps_the_same_tables_as_the_chapter(tmp_path, na
     assert kept[0].keys() == kept[1].keys()
     for file, table in kept[0].items():
         timed = [column for column in table if "second" in column] or (
-            ["mean", "std"] if file == "benchmark-cost.csv" else []
+            ["mean", "std"] if file == "app-benchmark-cost.csv" else []
         )
         pd.testing.assert_frame_equal(table.drop(columns=timed), kept[1][file].drop(columns=timed), check_exact=True)
 

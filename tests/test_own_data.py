@@ -182,9 +182,9 @@ def test_processes_find_a_table_and_its_trials_have_a_store_of_their_own(folder,
 
 
 COMPARING = (
-    "app-bagging", "bagging-tables", "benchmark", "app-coordinate-descent", "app-dpsgd", "ft-transformer",
-    "app-imbalance", "kernels", "paid-copies", "private-classifiers", "app-private-classifiers", "schedules",
-    "smote-price", "synthetic-data", "app-synthetic-data", "synthetic-samples", "tuning", "weights-worth",
+    "app-bagging", "bagging-tables", "benchmark", "app-benchmark", "app-coordinate-descent", "app-dpsgd",
+    "ft-transformer", "app-imbalance", "kernels", "paid-copies", "private-classifiers", "app-private-classifiers",
+    "schedules", "smote-price", "synthetic-data", "app-synthetic-data", "synthetic-samples", "tuning", "weights-worth",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Sphinx extension for the appendix of the benchmark: all measures as figures, and all cells of Tables 13 to 20.
 
-It adds the directives `benchmark-figures` and `benchmark-tables`. Both read what `dpbook record benchmark` has left in
-`results/` when the book is built, so the page cannot differ from the recorded numbers.
+It adds the directives `benchmark-figures` and `benchmark-tables`. Both read what `dpbook record app-benchmark` has left
+in `results/` when the book is built, so the page cannot differ from the recorded numbers.
 """
 
 import base64
@@ -39,7 +39,7 @@ class BenchmarkFigures(SphinxDirective):
     """Every measure over the budget, a fold each, one panel a data set."""
 
     def run(self) -> list[nodes.Node]:
-        trials, label = _read(self, "benchmark-trials")
+        trials, label = _read(self, "app-benchmark-trials")
         figures = all_panels(trials)
         folds = "".join(figure.html(is_open=place == 0) for place, figure in enumerate(figures))
         return [nodes.raw("", f"<p>{escape(label)}</p>{figures[0].legend()}{folds}", format="html")]
@@ -49,7 +49,7 @@ class BenchmarkTables(SphinxDirective):
     """Every cell of Tables 13 to 20: printed, ours, and whether they are far apart."""
 
     def run(self) -> list[nodes.Node]:
-        cells, label = _read(self, "benchmark-cells")
+        cells, label = _read(self, "app-benchmark-cells")
         numbers = reference_table("dpci_tables13-20_nonprivate").drop_duplicates("dataset").set_index("dataset")
         content = cells.to_csv(index=False)
         link = f"data:text/csv;base64,{base64.b64encode(content.encode()).decode()}"
