@@ -135,7 +135,9 @@ def test_printed_constants_are_the_classifiers():
     for version in printed_erm.VERSIONS:
         model = printed_erm.PrintedObjectivePerturbation(version, 1.0, 0.05, random_state=0).fit(X, y)
         spent = 1.0 - model.tol  # the rest pays for the solver
-        constants = printed_erm.printed_constants(version, epsilon=spent, n_records=80, regularization=0.05, dimension=4)
+        constants = printed_erm.printed_constants(
+            version, epsilon=spent, n_records=80, regularization=0.05, dimension=4
+        )
         assert (model.noise_rate_, model.total_regularization_) == pytest.approx(constants, rel=1e-9)
     with pytest.raises(ValueError, match="version must be"):
         printed_erm.PrintedObjectivePerturbation("tight").fit(None, None)
