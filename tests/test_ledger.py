@@ -492,7 +492,7 @@ def by_class(labels, relation, moves, noise_multipliers):
     [
         (ADD_REMOVE, [Move(1.0, 0.0), Move(3.0, 0.0)], [2.0, 4.0], 1 / 4),  # the dearer of the two
         (REPLACE_ONE, [Move(1.0, 0.0), Move(3.0, 0.0)], [2.0, 4.0], 1 / 4 + 1 / 16),  # from one to the other
-        (REPLACE_ONE, [Move(1.0, 2.0), Move(3.0, 0.0)], [2.0, 4.0], 1.0),  # within the first: twice as far
+        (REPLACE_ONE, [Move(1.0, 3.0), Move(3.0, 0.0)], [2.0, 4.0], 9 / 4),  # within the first: three times as far
         (REPLACE_ONE, [Move(1.0, 0.0)] * 3, [2.0, 4.0, 8.0], 1 / 4 + 1 / 16),  # never all three
         (ADD_REMOVE, [Move(1.0, 9.0), Move(1.0, 9.0)], [2.0, 4.0], 1 / 4),  # nobody is replaced
     ],
