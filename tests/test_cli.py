@@ -186,9 +186,9 @@ RUNS = {
         {"n_pairs": "200", "n_draws": "3000"},
     ],
     "erm-audit": [
-        {"claimed": "5.0", "penalty": "1000.0", "radius": "1"},
-        {"claimed": "0.1", "penalty": "0.01", "radius": "1000"},
-        {"penalty": "30.0", "radius": "3"},
+        {"claimed": "5.0", "asked": "1000.0", "radius": "1"},
+        {"claimed": "0.1", "asked": "0.01", "radius": "1000"},
+        {"asked": "30.0", "radius": "3"},
     ],
     "app-erm-audit": [
         {"epsilon": "0.3", "n_audit": "200"},
