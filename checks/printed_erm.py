@@ -149,7 +149,7 @@ class PrintedObjectivePerturbation(SharedParameters, ObjectivePerturbationClassi
     >>> X, y = np.array([[-1.0], [-0.5], [0.5], [1.0]]), np.array([0, 0, 1, 1])
     >>> model = PrintedObjectivePerturbation("arxiv", epsilon=8.0, class_weight="balanced", random_state=0).fit(X, y)
     >>> round(model.guarantee_.epsilon, 2)
-    10.69
+    10.68
     """
 
     _allowed: ClassVar[dict[str, Check]] = {

@@ -30,7 +30,7 @@
         body.append(line);
       });
     }
-    said.textContent = "Recorded at epsilon = " + rows[0][3] + ", " + form.relation.value + ".";
+    said.textContent = "These scores were computed at epsilon = " + rows[0][3] + ", " + form.relation.value + ".";
   }
   form.addEventListener("input", answer);
   form.addEventListener("submit", event => event.preventDefault());

@@ -280,19 +280,19 @@ class Chooser:
         sizes = [f"{row.dataset} (n {row.n}, rare {row.minority}, d {row.features})" for row in found.itertuples()]
         mean, low, high = (found[self.score + end].map("{:.2f}".format) for end in ("", "_low", "_high"))
         named = pd.Series(sizes).mask(found.dataset.duplicated(), "")  # a set is named in the first of its rows
-        columns = {"recorded set": named, "best methods": found.method, "mean": mean}
-        return pd.DataFrame(columns | {"single fits": low + " to " + high})
+        columns = {"similar data set": named, "best methods": found.method, "mean score": mean}
+        return pd.DataFrame(columns | {"range of single fits": low + " to " + high})
 
     def __repr__(self) -> str:
         return self._answer().to_string(index=False)
 
     def _repr_html_(self) -> str:
         table = self._answer().to_html(index=False, border=0, classes="book-table")
-        recorded = f"Recorded at epsilon = {self._nearest().epsilon.iloc[0]:g}, {html.escape(self.relation)}."
+        computed = f"These scores were computed at epsilon = {self._nearest().epsilon.iloc[0]:g}, {html.escape(self.relation)}."
         code = Path(__file__).with_name("which_method.js")
         return (
             f'<figure class="chooser" id="{_ID}"><figcaption>{html.escape(self.caption)}</figcaption>{self._form()}'
-            f'<div class="book-table-scroll" tabindex="0">{table}</div><output aria-live="polite">{recorded}</output>'
+            f'<div class="book-table-scroll" tabindex="0">{table}</div><output aria-live="polite">{computed}</output>'
             f"{scripts(self._data(), code, id=_ID, sets=_SETS, methods=_METHODS)}</figure>"
         )
 
