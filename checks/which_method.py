@@ -281,14 +281,15 @@ class Chooser:
         mean, low, high = (found[self.score + end].map("{:.2f}".format) for end in ("", "_low", "_high"))
         named = pd.Series(sizes).mask(found.dataset.duplicated(), "")  # a set is named in the first of its rows
         columns = {"similar data set": named, "best methods": found.method, "mean score": mean}
-        return pd.DataFrame(columns | {"range of single fits": low + " to " + high})
+        return pd.DataFrame(columns | {"lowest to highest fit": low + " to " + high})
 
     def __repr__(self) -> str:
         return self._answer().to_string(index=False)
 
     def _repr_html_(self) -> str:
         table = self._answer().to_html(index=False, border=0, classes="book-table")
-        computed = f"These scores were computed at epsilon = {self._nearest().epsilon.iloc[0]:g}, {html.escape(self.relation)}."
+        at = f"epsilon = {self._nearest().epsilon.iloc[0]:g}, {html.escape(self.relation)}"
+        computed = f"These scores were computed at {at}."
         code = Path(__file__).with_name("which_method.js")
         return (
             f'<figure class="chooser" id="{_ID}"><figcaption>{html.escape(self.caption)}</figcaption>{self._form()}'
