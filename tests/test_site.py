@@ -20,6 +20,7 @@ INDEX = """
 # First
 
 Said by {cite:t}`one` and {cite:p}`two`; $\\mathbbm{secretmath}$ and `plaincode`, see {prf:ref}`thm-a`.
+Brackets ($a$), a comma after $b$, and $c$ alone.
 
 ```python
 secretcode = 1
@@ -127,6 +128,14 @@ def test_lists_have_items_and_ids_are_unique(site):
     assert page.count('role="listitem"') == 2
     assert "doc-biblioentry" not in page
     assert 'id="proof-content"' not in page
+
+
+def test_no_line_breaks_between_a_formula_and_what_touches_it(site):
+    together = re.findall(
+        r'<span class="together">(.*?)<span class="math[^>]*>\\\((.)\\\)</span>(.*?)</span>',
+        article(site / "index.html"),
+    )
+    assert together == [("(", "a", "),"), ("", "b", ",")]
 
 
 def test_pages_load_what_they_use(site):
