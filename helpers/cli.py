@@ -32,7 +32,10 @@ USAGE_ERROR = 2
 INTERRUPTED = 130  # as shells have it
 MOST_JOBS = 1024
 RELATIONS = ("replace-one", "add-remove")
-_CODES = "Exit codes: 0 done, 1 a run or build failed, 2 refused before anything ran, 130 interrupted."
+_CODES = (
+    "Exit codes: 0 done, 1 a run or build failed or a check found something, 2 refused before anything ran, "
+    "130 interrupted."
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -412,14 +415,22 @@ def _build(options) -> int:
 
 
 def _schema(options) -> int:
+    import pandas as pd
+
     from helpers.data import schema, tables
 
     with _bad_input_refused():
         if options.check is not None:
             wanted = tables.schema_of(options.file, options.check)
-            found = wanted.findings(tables.read(options.file, quoted_newlines=wanted.quoted_newlines))
-            print(found.to_string(index=False) if len(found) else "every row follows the schema")
-            return FAILED if len(found) else 0
+            table = tables.read(options.file, quoted_newlines=wanted.quoted_newlines)
+            found = pd.concat([wanted.findings(table), schema.doubts(wanted, table)])
+            if not len(found):
+                print("every row follows the schema")
+                return 0
+            print(
+                found.to_string(index=False), f"findings to look at: {len(found)}; none of them stops a fit", sep="\n"
+            )
+            return FAILED
         out = _new_file("--out", options.out or tables.schema_beside(tables.found(options.file)))
         text = schema.propose(tables.read(options.file), options.label, options.person)
     out.write_text(text, encoding="utf-8")
@@ -555,7 +566,7 @@ def _relation(name: str):
 
 
 def _predict(options) -> None:
-    from helpers.data import tables
+    from helpers.data import schema, tables
     from helpers.meta.published import PublishedClassifier
 
     with _bad_input_refused():
@@ -563,6 +574,7 @@ def _predict(options) -> None:
         classifier = PublishedClassifier.load(model / "model.json" if model.is_dir() else model)
         table = tables.read(options.file, quoted_newlines=classifier.schema.quoted_newlines)
         answer = classifier.predict(table)
+        outside = schema.unlike(classifier.schema, table)
     # Written under another name first, so that a full disk leaves no half of the answer under this one.
     part = out.with_name(out.name + ".part")
     try:
@@ -570,6 +582,8 @@ def _predict(options) -> None:
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
+    for column, rows, finding in outside.itertuples(index=False):
+        print(f"dpbook: note: column {column!r} has {rows:,} of {len(table):,} rows: {finding}", file=sys.stderr)
     print(out)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from helpers import data
 from helpers.data import Domain, Schema, schema
-from helpers.data.schema import MARK, propose
+from helpers.data.schema import MARK, doubts, propose, unlike
 from helpers.data.tables import read
 from helpers.erm.moments import PrivateMomentClassifier
 
@@ -434,9 +434,34 @@ def test_a_proposal_for_a_label_that_is_not_named_takes_the_last_column_and_says
     assert "column: ill  # the last column, since none was named" in text
     assert Schema.parse(text.replace(f"{MARK} ", "").replace("basis: ''", "basis: b")).label == "ill"
     with pytest.raises(ValueError, match="label must be a column of at most 50 values, 'x' has 60"):
-        propose(pd.DataFrame({"x": range(60)}))
+        propose(pd.DataFrame({"age": range(60), "x": range(60)}))
     with pytest.raises(ValueError, match="label must be one of , got None"):
         propose(pd.DataFrame())
+    with pytest.raises(ValueError, match="separated by commas, got the one column 'age;ill'"):
+        propose(pd.DataFrame({"age;ill": ["20;no", "30;yes"]}))
+
+
+def test_a_column_that_nobody_learns_from_may_name_persons():
+    ids = [f"p{k // 3}" for k in range(300)]  # 100 people with three rows each
+    table = pd.DataFrame({"who": ids, "age": range(300), "ill": ["no"] * 250 + ["yes"] * 50})
+    text = propose(table)
+    assert "  who:  # its values repeat: does it name the person of a row?\n" in text
+    assert "does it name" not in propose(table.assign(who=range(300)))
+    assert "does it name" not in propose(table, person="who")
+    confirmed = text.replace(f"{MARK} ", "").replace("basis: ''", "basis: b")
+    said = "100 values, one of them in 3 rows, where rows_per_person is 1: if it names the person, write person: who"
+    assert doubts(Schema.parse(confirmed), table).to_numpy().tolist() == [["who", 300, said]]
+    of_three = Schema.parse(confirmed.replace("rows_per_person: 1", "rows_per_person: 3"))
+    assert not len(doubts(of_three, table))
+    swapped = doubts(Schema.parse(confirmed.replace("minority: yes", "minority: no")), table)
+    assert swapped.to_numpy().tolist()[0] == ["ill", 250, "no, the minority of the schema: is it the rare class?"]
+    others = pd.DataFrame({"age": [-1, 300, "x", 5, ""]})
+    assert unlike(of_three, others).to_numpy().tolist() == [
+        ["age", 2, "not a whole number"],
+        ["age", 1, "below 0, and would count as that"],
+        ["age", 1, "above 299, and would count as that"],
+        ["age", 3, "numbers of which most are outside the bounds: is the unit another?"],
+    ]
 
 
 def test_whose_rows_these_are():

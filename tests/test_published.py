@@ -306,7 +306,8 @@ def test_check_counts_what_breaks_the_schema_for_the_holder(folder, capsys):
     records.to_csv("my.csv", index=False)
     assert main(["schema", "my.csv", "--check", "my.schema.yaml"]) == 1
     shown = capsys.readouterr().out
-    assert shown.split()[3:] == ["age", "5", "not", "a", "number"]
+    assert shown.splitlines()[1].split() == ["age", "5", "not", "a", "number"]
+    assert shown.endswith("findings to look at: 1; none of them stops a fit\n")
 
 
 def test_a_full_disk_leaves_nothing_but_the_note_that_budget_was_spent(folder, capsys, monkeypatch):
@@ -360,8 +361,11 @@ def test_what_was_spent_is_noted_beside_the_schema_and_added_up(folder, capsys):
     for k in range(3):
         assert fit(out=f"m{k}", epsilon="1") == 0
     assert "this is fit number 3 to this table: all together promise only (3, 3e-06)-DP" in capsys.readouterr().err
+    assert "This is fit number" not in (folder / "m0/card.html").read_text()
+    assert "may become 95.3 % sure, and even odds 20.1 to 1." in (folder / "m2/card.html").read_text()  # epsilon 3
     assert (
-        "With the 2 earlier fits to this table that are noted: (3, 3e-06)-DP" in (folder / "m2/card.html").read_text()
+        "Together with the 2 earlier fits that are noted for this table: (3, 3e-06)-DP"
+        in (folder / "m2/card.html").read_text()
     )
     arguments = ["fit", "my.csv", "--epsilon", "1", "--out", "m3", "--budget"]
     refused(capsys, [*arguments, "3.5"], r"epsilon must be at most 0\.5, what is left of the budget of 3\.5 after 3")
@@ -454,6 +458,8 @@ def test_each_row_has_its_answer_beside_what_names_it(folder, capsys):
     answer = pd.read_csv("p.csv", dtype=str, keep_default_na=False)
     assert answer["id"].tolist() == ["007", "", "a,b", "open,9,9,west,no"]
     assert list(answer) == ["id", "prediction", "probability of no", "probability of yes", "yes from"]
+    said = capsys.readouterr().err
+    assert "note: column 'age' has 3 of 4 rows: not a number\n" in said  # all but the first line
     (folder / "others.csv").write_text("prediction,age,dose,ward\n1,2,3,4\n")
     refused(capsys, ["predict", "m", "others.csv", "--out", "q.csv"], "table must have no column called prediction")
 
@@ -593,7 +599,7 @@ def test_several_classes(tmp_path):
     records = pd.DataFrame({"x": x.astype(str), "y": np.array(["low", "mid", "top"])[x.astype(int)]})
     found = PublishedClassifier.fit(records, schema, epsilon=5.0)
     assert np.mean(found.predict(records)["prediction"] == records["y"]) > 0.7
-    assert re.search("top: [78]..", render(found))
+    assert re.search("&ldquo;top&rdquo;: [78]..", render(found))
     found.save(tmp_path / "m")
     assert PublishedClassifier.load(tmp_path / "m").predict(records).equals(found.predict(records))
 
@@ -636,7 +642,7 @@ def test_the_card_says_what_holds_and_what_does_not(classifier, no_results):
         "code book",
         COLUMNS_PUBLIC,
         "Each further release from the same records, a fit too, adds to the budget",
-        "Learned from: 2,400 (public).",
+        "Learned from: 2,400 rows (public).",
         "99.3&nbsp;%",  # 1/(1 + exp(-5))
         "at 148 to 1 at most",
         "1 in 1,000,000",
@@ -653,7 +659,7 @@ def test_the_card_says_what_holds_and_what_does_not(classifier, no_results):
     assert "http-equiv" not in card
     assert "<b>$x" not in card  # names are escaped
     assert "&lt;b&gt;$x^2$" in card
-    count = float(re.search(r"<li>yes: ([\d,]+) &plusmn; (\d+)", card)[1].replace(",", ""))
+    count = float(re.search(r"<li>&ldquo;yes&rdquo;: ([\d,]+) &plusmn; (\d+)", card)[1].replace(",", ""))
     assert abs(count - classifier.model.sizes_.counts[1]) <= 0.5
 
 
@@ -674,7 +680,7 @@ def test_names_are_no_markup(no_results):
 
 def test_without_a_public_size_the_card_has_a_noisy_one(no_results):
     found = PublishedClassifier.fit(table(), SCHEMA, epsilon=1.0, neighbouring=ADD_REMOVE)
-    assert f"Learned from: {found.model.sizes_.n_records:,.0f} (with noise)." in render(found)
+    assert f"Learned from: {found.model.sizes_.n_records:,.0f} rows (with noise)." in render(found)
 
 
 def test_recorded_quality_is_of_all_sets_with_a_similar_product(classifier, no_results):

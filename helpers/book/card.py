@@ -14,6 +14,7 @@ from pathlib import Path
 from string import Template
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -68,14 +69,16 @@ def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> 
         "unit": _unit(schema),
         "relation": _relation(guarantee),
         "epsilon": f"{guarantee.epsilon:g}",
-        "odds": f"{math.exp(min(guarantee.epsilon, 700)):,.3g}",
-        "belief": f"{100 / (1 + math.exp(-guarantee.epsilon)):.3g}",
+        "odds": _odds(guarantee.epsilon),
+        "belief": _belief(guarantee.epsilon),
         "delta": f"1 in {1 / guarantee.delta:,.0f}",
-        "records": f"{sizes.n_records:,.0f}",
+        "together": _together(spent),
+        "records": f"{sizes.n_records:,.0f} {_units(schema)}",
         "known": "public" if guarantee.neighbouring is REPLACE_ONE else "with noise",
         "rare": schema.class_names[-1],
         "count": f"{sizes.counts[-1]:,.0f}",
         "reach": f"{_BAR * sizes.noise_scale:,.0f}",
+        "shared": "" if schema.person is None else "; each row of a person with m rows counts 1/m",
         "bounding": _bounding(schema),
         "accounting": _accounting(classifier, spent),
         "basis": schema.basis,
@@ -138,6 +141,11 @@ def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -
             f"delta is {guarantee.delta:g}, more than one over the {sizes.n_records:,.0f} records: that would "
             "allow to publish one of them"
         )
+    if sizes.counts[-1] > sizes.n_records / 2:
+        found.append(
+            f"the class that was named as the rare one has {sizes.counts[-1]:,.0f} of {sizes.n_records:,.0f} records: "
+            "recall, precision and alarms are about the frequent class"
+        )
     if sizes.counts[-1] < _BAR * sizes.noise_scale:
         found.append(
             f"the rare class has about {sizes.counts[-1]:,.0f} records, and the noise on this count reaches "
@@ -153,6 +161,27 @@ def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -
         together = spending.total(spent)
         found.append(f"this is fit number {len(spent)} to this table: all together promise only {together}")
     return found
+
+
+def _odds(epsilon: float) -> str:
+    """What even odds become at most."""
+    return f"{math.exp(min(epsilon, 700)):,.3g}"
+
+
+def _belief(epsilon: float) -> str:
+    """How sure somebody who was undecided becomes at most, in per cent."""
+    return f"{100 / (1 + math.exp(-epsilon)):.3g}"
+
+
+def _together(spent: Sequence[Guarantee]) -> str:
+    """What all fits of the table give away to somebody who sees all of them."""
+    if len(spent) < 2:
+        return ""
+    epsilon = spending.total(spent).epsilon
+    return (
+        f" This is fit number {len(spent)} to the table that is noted: whoever reads all of them may become "
+        f"{_belief(epsilon)} % sure, and even odds {_odds(epsilon)} to 1."
+    )
 
 
 def recorded_quality(product: float, relation: str = "replace-one") -> tuple[pd.DataFrame, str] | None:
@@ -198,9 +227,15 @@ def _unit(schema: Schema) -> str:
             "A row, and no person: how many rows a person has is not known. Somebody with ten rows is protected with "
             "ten times this epsilon, which may be no protection."
         )
-    if schema.rows_per_person == 1:
-        return "A person, who has one row in the table."
-    return f"A person, who has at most {schema.rows_per_person} rows in the table."
+    rows = "one row" if schema.rows_per_person == 1 else f"at most {schema.rows_per_person} rows"
+    return (
+        f"A person, who has {rows} in the table. This is what the schema states; nobody has counted it for this card."
+    )
+
+
+def _units(schema: Schema) -> str:
+    """What is counted once: people where a column names them, else rows."""
+    return "rows" if schema.person is None else "people"
 
 
 def _bounding(schema: Schema) -> str:
@@ -221,7 +256,8 @@ def _accounting(classifier: PublishedClassifier, spent: Sequence[Guarantee]) -> 
     guarantee = classifier.guarantee
     told = f"{guarantee.source[:1].upper()}{guarantee.source[1:]}."
     if len(spent) > 1:
-        told += f" With the {len(spent) - 1} earlier fits to this table that are noted: {spending.total(spent)}."
+        earlier = "earlier fit that is" if len(spent) == 2 else f"{len(spent) - 1} earlier fits that are"
+        told += f" Together with the {earlier} noted for this table: {spending.total(spent)}."
     elif spent:
         told += " No earlier fit to this table is noted."
     return told
@@ -232,23 +268,29 @@ def _measured(classifier: PublishedClassifier) -> str:
     if classifier.quality is None:
         return "<p>Nobody was held out, so nothing was measured.</p>"
     table, names = classifier.quality.intervals(), classifier.schema.class_names
-    low, middle, high = table.loc["precision"]
-    each = f"about {1 / max(middle, 1e-3):,.0f} for each case found"
-    said = f"Of its alarms, {100 * low:.0f} to {100 * high:.0f} % are right: {each}."
+    low, middle, high = table.loc["precision"].clip(lower=1e-3)
+    # Of so few right alarms the reciprocal says only that there are very many.
+    most = f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
+    each = f"about {1 / middle:,.0f} ({1 / high:,.0f} to {most}) for each case found"
+    percent = [f"{100 * value:.2g}" for value in table.loc["precision", ["low", "high"]]]
+    said = f"Of its alarms, {' to '.join(percent)} % are right: {each}."
     if classifier.model.recall is not None:
         said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
     if classifier.model.alarms is not None:
-        said += f" It was asked for {classifier.model.alarms:g} alarms in 1,000 records."
+        said += f" It was asked for {classifier.model.alarms:g} alarms in 1,000 {_units(classifier.schema)}."
     if len(names) == 2:
         said += (
             f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: a cut-off of one half "
             "would hardly ever find a rare case."
         )
+    units = _units(classifier.schema)
+    meaning = _MEANING | {"alarms per 1,000": f"alarms per 1,000 {units}"}
+    digits = {"precision": 3, "alarms per 1,000": 0}
     rows = [
-        (_MEANING.get(name, name), *(f"{value:,.0f}" if name.startswith("alarms") else f"{value:.2f}" for value in row))
+        (meaning[name], *(f"{value:,.{digits.get(name, 2)}f}" for value in row))
         for name, row in zip(table.index, table.to_numpy(), strict=True)
     ]
-    return f"<p>{html.escape(said)}</p>" + html_table(("of records like these", "at least", "about", "at most"), rows)
+    return f"<p>{html.escape(said)}</p>" + html_table((f"of {units} like these", "at least", "about", "at most"), rows)
 
 
 def _recorded(classifier: PublishedClassifier) -> str:
@@ -280,9 +322,19 @@ def _columns(schema: Schema) -> str:
     """The schema as a table: name, kind and allowed values of each column, the label last."""
     rows = []
     for column in schema.columns:
-        bounds = f"{column.low:g} to {column.high:g}" + (" or missing" if column.missing else "")
+        ends = [_day(end) if column.kind == "date" else f"{end:g}" for end in (column.low, column.high)]
+        bounds = " to ".join(ends) + (" or missing" if column.missing else "")
         rows.append((column.name, column.kind, bounds if column.is_ordered else column.rule))
     return html_table(("column", "kind", "values"), [*rows, (schema.label, "label", ", ".join(schema.class_names))])
+
+
+def _day(days: float) -> str:
+    """The date that many days after 1970-01-01.
+
+    >>> _day(17897.0)
+    '2019-01-01'
+    """
+    return str(np.datetime64(math.floor(days), "D"))
 
 
 def page(template: str, texts: Mapping[str, str], **markup: str) -> str:

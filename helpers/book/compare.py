@@ -171,6 +171,7 @@ def render(problem: Problem, outcomes: list[Outcome]) -> str:
         "name": records.name,
         "answer": _answer(reached, gains.loc["balanced_accuracy"], records.class_names[0]),
         "protected": _protected(schema),
+        "advice": _advice(signs[TRIVIAL], records.class_names[0]),
         "fit": f"dpbook fit {shlex.quote(records.name)} {options} --out model",
         "run": f"{records.n:,} records, {records.counts[1]:,} of them {records.class_names[1]}; epsilon {epsilon:g}, "
         f"delta {delta:g}, {RELATION_NAMES[relation]}; {n_splits} splits with {100 * HELD_OUT:.0f} % held out, seeds 0 "
@@ -188,6 +189,16 @@ def render(problem: Problem, outcomes: list[Outcome]) -> str:
         gains=html_table((f"{OURS} minus", *_SCORES.values(), "in balanced accuracy"), against),
         scores=_scores(reached),
         curves=_curves(outcomes),
+    )
+
+
+def _advice(sign: str, frequent: str) -> str:
+    """Whether a fit is worth its budget, by the sign of private moments minus the majority rule."""
+    if sign == comparison.BETTER:
+        return f'Private moments are better here than always saying "{frequent}", so a fit has something to show:'
+    return (
+        f'Private moments are not clearly better here than always saying "{frequent}". Then a fit spends the privacy '
+        "of these people for nothing: take a larger budget or more rare records first. The command would be:"
     )
 
 
@@ -229,8 +240,8 @@ def _answer(reached: pd.DataFrame, gains: pd.DataFrame, frequent: str) -> str:
         f'{told[best]}. {second}, {abs(gains["mean"][rival]):.2f} lower{chance}. Always saying "{frequent}" has '
         f"{told[TRIVIAL]}, and private moments are {trivial}. Best without privacy is "
         f"{ceiling.removesuffix(' without privacy')} with {told[ceiling]}, {abs(above):.2f} "
-        f"{'above' if above > 0 else 'below'} private moments. These would raise {alarms:,.0f} alarms in 1,000 "
-        f"records, and {100 * right:.0f} % of the alarms would be right."
+        f"{'above' if above > 0 else 'below'} private moments. Private moments would raise {alarms:,.0f} alarms "
+        f"in 1,000 records, and {100 * right:.0f} % of the alarms would be right."
     )
 
 

@@ -20,9 +20,15 @@ from helpers.book import chapters
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LABEL = re.compile(r"^\(([\w-]+)\)=$|^:label: ([\w-]+)$", re.MULTILINE)
 _PRINTED = """<style>
-.bd-sidebar, .bd-header-article, .prev-next-area, .headerlink, .footer { display: none !important; }
-h1 { break-before: page; }
-pre, figure, table, .cell_output img { break-inside: avoid; }
+@page { size: A4; margin: 16mm 20mm; }
+html { font-size: 13px !important; }
+h2 { break-before: page; font-size: 1.5rem; font-weight: 700; }
+h3 { font-size: 1.3rem; }
+h2, h3, h4, .admonition-title { break-after: avoid; }
+pre, figure, tr, .cell_input, .cell_output img, .admonition { break-inside: avoid; }
+details.hide .collapsed { display: block !important; }
+.bd-sidebar, .bd-header-article, .prev-next-area, .headerlink, .footer, .about-this-page,
+details.hide:not([open]), details.hide .expanded { display: none !important; }
 </style></head>"""
 
 
@@ -84,11 +90,15 @@ def build_pdf() -> Path | None:
     contents["parts"][-1] = {"caption": "Appendix", "chapters": [{"file": "book/appendix-pages"}]}
     (folder / "_toc.yml").write_text(yaml.safe_dump(contents), encoding="utf-8")
     (folder / "book" / "appendix-pages.md").write_text(_appendix_in_short(), encoding="utf-8")
+    guide = folder / "book" / "how-to-rerun.md"
+    listed = guide.read_text(encoding="utf-8").replace("```{rerun-guide}\n```", "They are listed in the HTML edition.")
+    guide.write_text(listed, encoding="utf-8")
     if _built(folder, "index.html", "--builder", "custom", "--custom-builder", "singlehtml", "--quiet") is None:
         return None
     page = folder / "_build" / "singlehtml" / "book" / "index.html"
     text = page.read_text(encoding="utf-8").replace("</head>", _PRINTED, 1)
     text = re.sub(r'<details(?! class="[^"]*\bhide\b)(?! open)', "<details open", text)  # all but folded code
+    text = re.sub(r'<details(?= class="[^"]*\bhide\b[^>]*>\s*<summary[^>]*>\s*<p[^>]*>Solution)', "<details open", text)
     places = set(re.findall(r' id="([^"]+)"', text))
 
     def linked(found: re.Match) -> str:
@@ -100,8 +110,9 @@ def build_pdf() -> Path | None:
     page = page.parent.parent / "book.html"
     page.write_text(text.replace('"../_', '"_'), encoding="utf-8")
     file = paths.ROOT / "_build" / "book.pdf"
-    options = ("--headless", "--no-sandbox", "--no-pdf-header-footer", "--virtual-time-budget=120000")
-    finished = subprocess.run([program, *options, f"--print-to-pdf={file}", page.as_uri()], check=False)
+    options = ("--headless", "--no-sandbox", "--no-pdf-header-footer", "--generate-pdf-document-outline")
+    formulas = "--virtual-time-budget=120000"  # milliseconds of the page's own clock, in which MathJax sets them
+    finished = subprocess.run([program, *options, formulas, f"--print-to-pdf={file}", page.as_uri()], check=False)
     return None if finished.returncode else file
 
 

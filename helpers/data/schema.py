@@ -479,6 +479,54 @@ def _misspelt(name: str, levels: tuple[str, ...], found: cells.Cells) -> list[tu
     return [(name, rows, "a level but for capital letters or spaces, which counts as none")] * bool(rows)
 
 
+def _shared(name: str, rows_per_person: int, found: cells.Cells) -> list[tuple[str, int, str]]:
+    """The finding that a column which nothing is learned from may name persons who have more rows than was stated."""
+    counts = Counter(text for text in found.map(str, object) if text not in MISSING_TEXTS)
+    if len(counts) <= _MOST_PROPOSED or max(counts.values()) <= rows_per_person:
+        return []
+    said = (
+        f"{len(counts):,} values, one of them in {max(counts.values()):,} rows, where rows_per_person is "
+        f"{rows_per_person}: if it names the person, write person: {name}"
+    )
+    return [(name, counts.total(), said)]
+
+
+def doubts(schema: Schema, table: pd.DataFrame) -> pd.DataFrame:
+    """What `Schema.findings` cannot see in single cells: a minority that is no rare class, and persons with more rows
+    than the schema states. Computed from the records, for no other eyes.
+
+    Returns
+    -------
+    DataFrame
+        As of `Schema.findings`.
+    """
+    table, found = table.set_axis([str(name) for name in table.columns], axis=1), []
+    rare = schema.class_names[-1]
+    n_rare = int(cells.read(table[schema.label]).map(rare.__eq__, bool).sum())
+    if n_rare > len(table) / 2:
+        found.append((schema.label, n_rare, f"{rare}, the minority of the schema: is it the rare class?"))
+    if schema.rows_per_person is not None and schema.person is None:
+        for name in table.columns.difference(schema.sources, sort=False):
+            found += _shared(name, schema.rows_per_person, cells.read(table[name]))
+    return pd.DataFrame(found, columns=["column", "rows", "finding"])
+
+
+def unlike(schema: Schema, table: pd.DataFrame) -> pd.DataFrame:
+    """Cells outside the schema in a table for which something is to be predicted: whose answers they make doubtful.
+
+    Returns
+    -------
+    DataFrame
+        As of `Schema.findings`, of the columns that something was learned from.
+    """
+    found = [(name, rows, f"not {rule}") for name, rows, rule in schema._read(table, labelled=False)[2]]
+    table = table.set_axis([str(name) for name in table.columns], axis=1)
+    for column in (column for column in schema.columns if column.is_ordered):
+        numbers = column.numbers(cells.read(table[column.name]))
+        found += _clipped(column, numbers[~np.isnan(numbers)])
+    return pd.DataFrame(found, columns=["column", "rows", "finding"])
+
+
 def _positions(levels: tuple[str, ...]) -> Callable[[str], int]:
     """The function from a text to its place among the levels, -1 for what is none of them."""
     places = {level: place for place, level in enumerate(levels)}
@@ -671,6 +719,8 @@ def propose(table: pd.DataFrame, label: str | None = None, person: str | None = 
         missing: !private-confirm-or-replace false
     """
     names = [str(name) for name in table.columns]
+    if len(names) == 1:
+        raise ValueError(f"table must have several columns, separated by commas, got the one column {names[0]!r}")
     guessed = label is None
     label = check_choice("label", names[-1] if guessed and names else label, names)
     if person is not None:
@@ -697,8 +747,10 @@ def propose(table: pd.DataFrame, label: str | None = None, person: str | None = 
             blocks.setdefault(name.partition("=")[0], []).append(name)
     for name, block in blocks.items():
         entry = _proposed(cells.read(table[name])) if block == [name] else _proposed_block(table[block])
-        is_date = entry["kind"] == "date"
-        lines += [f"  {_scalar(name)}:" + "  # dates, read as numbers of days" * is_date, *_marked(entry, "    ")]
+        note = "  # dates, read as numbers of days" if entry["kind"] == "date" else ""
+        if entry["kind"] == "ignore" and person is None and _shared(name, 1, cells.read(table[block[0]])):
+            note = "  # its values repeat: does it name the person of a row?"
+        lines += [f"  {_scalar(name)}:{note}", *_marked(entry, "    ")]
     return _HEADER + (_ONE_ROW if person is None else f"person: {_scalar(person)}\n") + "\n".join(lines) + "\n"
 
 
