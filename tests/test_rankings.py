@@ -46,7 +46,7 @@ def tables(name, monkeypatch, fresh, *, perfect):
     with monkeypatch.context() as patched:
         patched.setattr(book, "recorded", read)
         patched.setattr(book, "Table", lambda frame, caption, table, **options: shown.update({table: frame}))
-        patched.setattr(book, "glue", lambda key, text, **options: shown.update({key: text}))
+        patched.setattr(book, "glue", lambda texts={}, **named: shown.update(texts | named))
         patched.setattr(experiments, "run", once)
         patched.setattr(which_method, "Chooser", form)
         patched.setattr(claims, "check", lambda *arguments, **evidence: None)

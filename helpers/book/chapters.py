@@ -135,7 +135,7 @@ class Chapter:
 
     @property
     def parameter_sets(self) -> dict[str, dict[str, Any]]:
-        """Named sets from `params/CHAPTER.yaml`, each checked against the parameters.
+        """Named sets: `quick`, the defaults, and those of `params/CHAPTER.yaml`, each checked against the parameters.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Chapter:
             A file that is not sets of parameters, a name twice, or a value that is not allowed.
         """
         file = paths.PARAMS / f"{self.name}.yaml"
-        sets = read_sets(file) if file.is_file() else {}
+        sets = {"quick": self.defaults} | (read_sets(file) if file.is_file() else {})
         try:
             return {name: self.check(values) for name, values in sets.items()}
         except ChapterError as error:

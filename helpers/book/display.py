@@ -8,6 +8,7 @@ import base64
 import html
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -113,14 +114,15 @@ class Table:
         return shown
 
 
-def glue(key: str, text: str) -> None:
-    """Store a text in the cell's output.
+def glue(texts: Mapping[str, object] | None = None, /, **named: object) -> None:
+    """Store texts in the cell's output, by name.
 
-    `` {glue:text}`key` `` shows it in the chapter, `` {finding}`chapter.key` `` on other pages.
+    `` {glue:text}`name` `` shows one in the chapter, `` {finding}`chapter.name` `` on other pages.
     """
     from myst_nb import glue as store
 
-    store(key, str(text), display=False)
+    for name, text in {**(texts or {}), **named}.items():
+        store(name, str(text), display=False)
 
 
 class Provenance:
