@@ -203,17 +203,21 @@ def test_one_record_has_class_weights():
 
 @pytest.mark.parametrize("weighting", [erm.UNWEIGHTED, erm.balanced_weights(3), erm.fixed_weights(2.0)])
 def test_the_default_penalty_is_the_length_of_the_noise_over_that_of_the_coefficients(weighting):
-    """Numbers that all differ, and a loss that is less steep than the logistic one."""
+    """Numbers that all differ, and a loss that is steeper than the logistic one."""
     common = {"n_records": 700, "dimension": 5, "epsilon": 0.4, "radius": 3.0, "largest_norm": 7.0}
     common |= {"loss": erm.LOGISTIC, "weighting": weighting}
     pure = erm.default_regularization(**common)
     assert pure == pytest.approx(weighting.mass * erm.LOGISTIC.steepness * 5 * 9 / (7 * 700 * 0.4))
+    softmax = common | {"loss": erm.Softmax(3)}  # whose slope is at most the root of 2
+    assert erm.default_regularization(**softmax) == pytest.approx(math.sqrt(2) * pure)
     problem = {"epsilon": 0.4, "delta": 1e-5, "n_records": 700, "radius": 3.0} | {"weighting": weighting}
-    scale, _ = erm.calibrate_gaussian(**problem, regularization=1e-300)
+    # Of a penalty below what the calibration asks for, as is the one that it then raises.
+    scale, raised = erm.calibrate_gaussian(**problem, regularization=1e-9)
+    assert 1e-9 < raised < 1.0
     assert erm.default_regularization(**common, delta=1e-5) == pytest.approx(math.sqrt(5) * scale * 3 / (7 * 700))
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5])
 def test_the_default_penalty_is_for_a_delta_from_0_to_below_1(delta):
-    with pytest.raises(ValueError, match=r"^delta must"):
+    with pytest.raises(ValueError, match=r"^delta must be a finite number in \[0, 1\), got"):
         erm.default_regularization(100, 3, 1.0, delta=delta)
