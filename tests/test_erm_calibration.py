@@ -212,9 +212,12 @@ def test_the_default_penalty_is_the_length_of_the_noise_over_that_of_the_coeffic
     assert erm.default_regularization(**softmax) == pytest.approx(math.sqrt(2) * pure)
     problem = {"epsilon": 0.4, "delta": 1e-5, "n_records": 700, "radius": 3.0} | {"weighting": weighting}
     # Of a penalty below what the calibration asks for, as is the one that it then raises.
-    scale, raised = erm.calibrate_gaussian(**problem, regularization=1e-9)
+    _, raised = erm.calibrate_gaussian(**problem, regularization=1e-9)
     assert 1e-9 < raised < 1.0
-    assert erm.default_regularization(**common, delta=1e-5) == pytest.approx(math.sqrt(5) * scale * 3 / (7 * 700))
+    for loss in (erm.LOGISTIC, erm.Softmax(3)):  # a large penalty would need less noise for the second
+        scale, _ = erm.calibrate_gaussian(**problem, regularization=1e-9, loss=loss)
+        found = erm.default_regularization(**common | {"loss": loss}, delta=1e-5)
+        assert found == pytest.approx(math.sqrt(5) * scale * 3 / (7 * 700))
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5])
