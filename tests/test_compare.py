@@ -153,8 +153,16 @@ def test_the_answer_follows_from_the_numbers(outcomes, best):
         assert "is private gradient descent, with a mean balanced accuracy of 0.70" in said
         assert re.search(r"Private moments, which dpbook fit makes, have 0\.60 \([^)]*\), 0\.10 lower\. ", said)
         assert "0.20 above private moments" in said
+    assert "so a fit has something to show:" in said
     assert "Best without privacy is logistic regression with 0.80" in said
     assert comparison.WORSE in said
+
+
+def test_a_fit_is_advised_against_where_nothing_is_better_than_the_majority(outcomes):
+    problem, found = outcomes[REPLACE_ONE]
+    said = compare.render(problem, [one._replace(row=one.row | {"balanced_accuracy": 0.5}) for one in found])
+    assert "Then a fit spends the privacy of these people for nothing" in said
+    assert "has something to show" not in said
 
 
 def test_a_person_is_on_one_side_and_what_is_known_of_persons_is_used(monkeypatch):

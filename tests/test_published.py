@@ -362,7 +362,10 @@ def test_what_was_spent_is_noted_beside_the_schema_and_added_up(folder, capsys):
         assert fit(out=f"m{k}", epsilon="1") == 0
     assert "this is fit number 3 to this table: all together promise only (3, 3e-06)-DP" in capsys.readouterr().err
     assert "This is fit number" not in (folder / "m0/card.html").read_text()
-    assert "may become 95.3 % sure, and even odds 20.1 to 1." in (folder / "m2/card.html").read_text()  # epsilon 3
+    assert (
+        "may become 95.3 % sure, and even odds 20.1 to 1, with a probability of more of 1 in 333,333."
+        in (folder / "m2/card.html").read_text()
+    )  # epsilon 3
     assert (
         "Together with the 2 earlier fits that are noted for this table: (3, 3e-06)-DP"
         in (folder / "m2/card.html").read_text()
@@ -784,3 +787,20 @@ def test_a_target_is_kept_with_the_classifier_and_told_on_the_card(target, tmp_p
     )
     shown = render(again)
     assert ("asked to find 80 % of the cases" if "recall" in target else "asked for 40 alarms in 1,000") in shown
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (
+            [[900.0, 0.0], [0.0, 400.0]],
+            r"Of its alarms, 9[\d.]+ to 100 % are right: about 1 \(1 to 1\) for each case found",
+        ),
+        (
+            [[900.0, 90.0], [0.0, 0.0]],
+            r"Of its alarms, 0 to [\d.]+ % are right: about [\d,]+ \(\d+ to more than 1,000\)",
+        ),
+    ],
+)
+def test_alarms_are_told_where_all_or_none_of_them_are_right(classifier, no_results, counts, words):
+    assert re.search(words, render(replace(classifier, quality=Quality(np.array(counts), 1.0))))

@@ -177,10 +177,11 @@ def _together(spent: Sequence[Guarantee]) -> str:
     """What all fits of the table give away to somebody who sees all of them."""
     if len(spent) < 2:
         return ""
-    epsilon = spending.total(spent).epsilon
+    total = spending.total(spent)
     return (
         f" This is fit number {len(spent)} to the table that is noted: whoever reads all of them may become "
-        f"{_belief(epsilon)} % sure, and even odds {_odds(epsilon)} to 1."
+        f"{_belief(total.epsilon)} % sure, and even odds {_odds(total.epsilon)} to 1, with a probability of more of "
+        f"1 in {1 / total.delta:,.0f}."
     )
 
 
@@ -268,12 +269,14 @@ def _measured(classifier: PublishedClassifier) -> str:
     if classifier.quality is None:
         return "<p>Nobody was held out, so nothing was measured.</p>"
     table, names = classifier.quality.intervals(), classifier.schema.class_names
-    low, middle, high = table.loc["precision"].clip(lower=1e-3)
-    # Of so few right alarms the reciprocal says only that there are very many.
+    low, middle, high = table.loc["precision"]
+    # Where so few alarms are right, the reciprocal says only that there are very many for a case.
+    about, least = (1 / max(share, 1e-3) for share in (middle, high))
     most = f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
-    each = f"about {1 / middle:,.0f} ({1 / high:,.0f} to {most}) for each case found"
-    percent = [f"{100 * value:.2g}" for value in table.loc["precision", ["low", "high"]]]
-    said = f"Of its alarms, {' to '.join(percent)} % are right: {each}."
+    said = (
+        f"Of its alarms, {100 * low:.3g} to {100 * high:.3g} % are right: about {about:,.0f} ({least:,.0f} to {most}) "
+    )
+    said += "for each case found."
     if classifier.model.recall is not None:
         said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
     if classifier.model.alarms is not None:

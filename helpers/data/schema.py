@@ -523,7 +523,8 @@ def unlike(schema: Schema, table: pd.DataFrame) -> pd.DataFrame:
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     for column in (column for column in schema.columns if column.is_ordered):
         numbers = column.numbers(cells.read(table[column.name]))
-        found += _clipped(column, numbers[~np.isnan(numbers)])
+        outside = int(((numbers < column.low) | (numbers > column.high)).sum())
+        found += [(column.name, outside, "outside the bounds, and counted as the nearest bound")] * bool(outside)
     return pd.DataFrame(found, columns=["column", "rows", "finding"])
 
 
