@@ -179,9 +179,9 @@ def _together(spent: Sequence[Guarantee]) -> str:
         return ""
     total = spending.total(spent)
     return (
-        f" This is fit number {len(spent)} to the table that is noted: whoever reads all of them may become "
-        f"{_belief(total.epsilon)} % sure, and even odds {_odds(total.epsilon)} to 1, with a probability of more of "
-        f"1 in {1 / total.delta:,.0f}."
+        f" This is fit number {len(spent)} to the table that is noted: whoever reads all of them may become at most "
+        f"{_belief(total.epsilon)} % sure, and a bet at even odds one at {_odds(total.epsilon)} to 1. Only with a "
+        f"probability of 1 in {1 / total.delta:,.0f} can more come out."
     )
 
 
