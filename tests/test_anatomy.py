@@ -1,9 +1,5 @@
 """Every page begins so that an outsider finds a way in; main chapters are read in one sitting; appendix pages have
-their parts.
-
-The form of a main chapter holds for those written in it. The others wait in `TO_BE_REWRITTEN`, with the form of an
-appendix page under their new first screen, until somebody rewrites them.
-"""
+their parts."""
 
 import re
 
@@ -43,7 +39,6 @@ APPENDIX = {
     "folds without a label": 0,
     "kilobytes": 400,
 }
-TO_BE_REWRITTEN: set[str] = set()
 # Pages that train networks.
 SCALE_UP = {"app-dpsgd", "app-sad-dpsgd", "schedules", "ft-transformer", "app-skin-lesions", "skin-tuning"}
 WON_OR_LOST = re.compile(r"\b(won|wins?|beats?|loses?|lost|best|highest)\b", re.IGNORECASE)
@@ -59,14 +54,6 @@ def page(chapter):
 def too_large(sizes, limits) -> dict:
     assert sizes.keys() == limits.keys()
     return {name: value for name, value in sizes.items() if value > limits[name]}
-
-
-def is_in_the_form_of_a_main_chapter(page) -> bool:
-    return (
-        not too_large(page.main_sizes(), MAIN)
-        and page.solutions == 2
-        and "## Which statements were checked" in page.headings
-    )
 
 
 # --------------------------------------------------------------------------------------------- the first screen
@@ -119,22 +106,16 @@ def test_every_main_chapter_is_on_the_front_page():
 def test_a_main_chapter_is_read_in_one_sitting(page):
     if page.chapter.is_appendix:
         return
-    waits = page.chapter.name in TO_BE_REWRITTEN
-    assert waits != is_in_the_form_of_a_main_chapter(page), (
-        f"{page.chapter.name} {'is written in the new form: take it off the list' if waits else 'is not'}: "
-        f"{too_large(page.main_sizes(), MAIN)}, {page.solutions} solutions"
-    )
-
-
-def test_only_main_chapters_wait():
-    assert {chapter.name for chapter in chapters.chapters() if not chapter.is_appendix} >= TO_BE_REWRITTEN
+    assert too_large(page.main_sizes(), MAIN) == {}
+    assert page.solutions == 2
+    assert "## Which statements were checked" in page.headings
 
 
 # ---------------------------------------------------------------------------------------------- appendix pages
 
 
 def test_an_appendix_page_has_its_parts(page):
-    if not page.chapter.is_appendix and page.chapter.name not in TO_BE_REWRITTEN:
+    if not page.chapter.is_appendix:
         return
     toy = first(page.cells, lambda cell: "toy" in tags(cell))
     statement = first(page.cells, lambda cell: STATEMENT.search(cell.source))
