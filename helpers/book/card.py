@@ -274,9 +274,9 @@ def _measured(classifier: PublishedClassifier) -> str:
     about, least = (1 / max(share, 1e-3) for share in (middle, high))
     most = f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
     said = (
-        f"Of its alarms, {100 * low:.3g} to {100 * high:.3g} % are right: about {about:,.0f} ({least:,.0f} to {most}) "
+        f"Of its alarms, {100 * low:.3g} to {100 * high:.3g} % are right: "
+        f"about {about:,.0f} ({least:,.0f} to {most}) for each case found."
     )
-    said += "for each case found."
     if classifier.model.recall is not None:
         said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
     if classifier.model.alarms is not None:

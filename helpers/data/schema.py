@@ -523,8 +523,8 @@ def unlike(schema: Schema, table: pd.DataFrame) -> pd.DataFrame:
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     for column in (column for column in schema.columns if column.is_ordered):
         numbers = column.numbers(cells.read(table[column.name]))
-        outside = int(((numbers < column.low) | (numbers > column.high)).sum())
-        found += [(column.name, outside, "outside the bounds, and counted as the nearest bound")] * bool(outside)
+        if outside := int(((numbers < column.low) | (numbers > column.high)).sum()):
+            found.append((column.name, outside, "outside the bounds, and counted as the nearest bound"))
     return pd.DataFrame(found, columns=["column", "rows", "finding"])
 
 
