@@ -115,7 +115,7 @@ def run(n_splits: int, epsilons: list[float], methods: list[str], groups: list[s
         own = [method for method in methods if not (is_reserve and method == MOMENTS)]
         for seed, train, test in splits(name, n_splits):
             for method, epsilon in itertools.product(own, epsilons):
-                rows.add((name, method, epsilon, seed), partial(measured, method, train, test, epsilon, seed))
+                rows.get((name, method, epsilon, seed), partial(measured, method, train, test, epsilon, seed))
 
 
 def tables() -> None:
