@@ -245,7 +245,7 @@ def test_refused_before_the_records_are_read(folder, capsys, monkeypatch, argume
         (["fit", "my.csv", "--epsilon", "1", "--out", "no/new"], "--out must be in a folder that can be written"),
         (["predict", "my.csv", "my.csv", "--out", "p"], "model must be a file of a stored classifier, got something"),
         (["predict", "no.json", "my.csv", "--out", "p"], "model must be a file of a stored classifier, got 'no.json'"),
-        (["schema", "my.csv", "--label", "health"], "--out must be a new file"),
+        (["schema", "my.csv", "--label", "health"], "the file of the schema, without --out, must be a new file"),
         (["schema", "my.csv", "--label", "health", "--out", "s"], "label must be one of"),
         (["schema", "my.csv", "--check", "no.yaml"], "schema must be a text file"),
     ],
@@ -689,12 +689,11 @@ def test_without_a_public_size_the_card_has_a_noisy_one(no_results):
 def test_recorded_quality_is_of_all_sets_with_a_similar_product(classifier, no_results):
     rows = [(f"set{k}", 1000, n, epsilon, 0.5 + k / 100) for k, n in enumerate([10, 20, 40, 80]) for epsilon in (1, 4)]
     record(no_results, rows)
-    found, label = recorded_quality(80.0)
+    found = recorded_quality(80.0)
     assert sorted(zip(found["dataset"], found["epsilon"], strict=True)) == [
         *(("set0", 4), ("set1", 4), ("set2", 1), ("set2", 4), ("set3", 1)),
     ]
-    assert label == "recorded 2026-01-01 with parameters of its own, 1 s"
-    assert recorded_quality(80.0, "add/remove")[0]["auc"].min() == pytest.approx(0.6)
+    assert recorded_quality(80.0, "add/remove")["auc"].min() == pytest.approx(0.6)
     assert recorded_quality(1e6) is None
     card = render(replace(classifier, quality=None))
     assert "No results are recorded for other tables" in card
@@ -702,7 +701,7 @@ def test_recorded_quality_is_of_all_sets_with_a_similar_product(classifier, no_r
 
 def test_what_is_expected_is_recorded_for_both_relations():
     for relation in ("replace-one", "add/remove"):
-        found, _ = recorded_quality(60.0, relation)
+        found = recorded_quality(60.0, relation)
         assert len(found) > 3
         for score in ("auc", "balanced_accuracy"):
             assert (found[f"{score}_low"] <= found[score]).all()

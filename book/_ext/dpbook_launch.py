@@ -52,7 +52,7 @@ class GetTheProject(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         address = _address(self.config)
-        where = "" if address else "In the project's folder:\n\n"
+        where = "" if address else "In the project's folder, of which this copy of the book names no address:\n\n"
         text = f"{where}```bash\n{commands(address)}\n```\n"
         if address:
             text += (

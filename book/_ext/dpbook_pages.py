@@ -124,7 +124,7 @@ def _register(rows: list[claims.Claim]) -> str:
                 f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
                 f"{row.plain}\n\n{published}",
                 verdict,
-                f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else '')}",
+                f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else 'What is missing')}",
             ]
         )
     head = ["statement of", "in plain words", "verdict", "chapter and evidence"]
@@ -143,10 +143,10 @@ def evidence_kinds() -> dict[str, str]:
 
 
 def _evidence_link(row: claims.Claim, shown: str) -> str:
-    """A link from a page in the folder of the main chapters to the verdict box of a statement that is checked."""
-    if not row.is_checked:
-        return shown
-    return f'<a href="{chapters.chapter(row.evidence).address}#{row.anchor}">{shown}</a>'
+    """A link from a page in the folder of the main chapters to the verdict box of a statement, or to its page if there
+    is none because the statement cannot be checked."""
+    place = f"#{row.anchor}" if row.is_checked else ""
+    return f'<a href="{chapters.chapter(row.evidence).address}{place}">{shown}</a>'
 
 
 def list_table(style: str, head: list[str], rows: Iterable[list[str]], *, widths: str = "") -> str:

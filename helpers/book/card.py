@@ -66,6 +66,7 @@ def render(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> 
         "label": schema.label,
         "word": word,
         "reason": reason,
+        **{name: f"{level:.2f}" for name, level in zip(("guessing", "near", "useful"), _levels(schema), strict=True)},
         "unit": _unit(schema),
         "relation": _relation(guarantee),
         "epsilon": f"{guarantee.epsilon:g}",
@@ -105,25 +106,32 @@ def verdict(classifier: PublishedClassifier) -> tuple[str, str]:
     """
     if classifier.quality is None:
         band = recorded_quality(_product(classifier), _RELATIONS[classifier.guarantee.neighbouring])
-        if band is None or band[0].balanced_accuracy.max() >= GUESSING + _NEAR:
+        if band is None or band.balanced_accuracy.max() >= GUESSING + _NEAR:
             return "unknown", "nobody was held out, so nothing was measured"
         return "guessing", (
-            f"nobody was held out, and on all {len(band[0])} recorded tables with a similar product of epsilon and "
+            f"nobody was held out, and on all {len(band)} recorded tables with a similar product of epsilon and "
             f"rare records the balanced accuracy was below {GUESSING + _NEAR:g}, where guessing has {GUESSING:g}"
         )
     low, _, high = classifier.quality.intervals().loc["balanced accuracy"]
-    guessing = 1 / len(classifier.schema.class_names)
+    guessing, near, useful = _levels(classifier.schema)
     reason = (
         f"on people who were held out its balanced accuracy was {low:.2f} to {high:.2f} (95 % interval), where "
         f"guessing has {guessing:.2f} and no error 1.00"
     )
-    # With more classes guessing is worse, and the words keep their distances from it.
-    near, useful = (guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
     if low >= useful:
         return "useful", reason
     if high < near:
         return "guessing", reason
     return ("limited" if low > guessing else "unknown"), reason
+
+
+def _levels(schema: Schema) -> tuple[float, float, float]:
+    """Balanced accuracies: of guessing, below which a classifier is close to it, and from which on it is useful.
+
+    With more classes guessing is worse, and the levels keep their distances from it.
+    """
+    guessing = 1 / len(schema.class_names)
+    return guessing, *(guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
 
 
 def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> list[str]:
@@ -152,10 +160,10 @@ def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -
             f"{_BAR * sizes.noise_scale:,.0f}: there may be none"
         )
     band = recorded_quality(_product(classifier), _RELATIONS[guarantee.neighbouring])
-    if band is not None and band[0].balanced_accuracy.median() < GUESSING + _NEAR / 2:
+    if band is not None and band.balanced_accuracy.median() < GUESSING + _NEAR / 2:
         found.append(
             f"epsilon times rare records is about {_product(classifier):,.0f}, where most recorded tables were near "
-            f"guessing (median balanced accuracy {band[0].balanced_accuracy.median():.2f})"
+            f"guessing (median balanced accuracy {band.balanced_accuracy.median():.2f})"
         )
     if len(spent) >= _MANY_FITS:
         together = spending.total(spent)
@@ -185,7 +193,7 @@ def _together(spent: Sequence[Guarantee]) -> str:
     )
 
 
-def recorded_quality(product: float, relation: str = "replace-one") -> tuple[pd.DataFrame, str] | None:
+def recorded_quality(product: float, relation: str = "replace-one") -> pd.DataFrame | None:
     """All recorded results with a similar product of epsilon and number of rare records.
 
     Parameters
@@ -196,16 +204,16 @@ def recorded_quality(product: float, relation: str = "replace-one") -> tuple[pd.
 
     Returns
     -------
-    (DataFrame, str) or None
-        Rows of the recorded table, within a factor of two, and its label; None where there are none.
+    DataFrame or None
+        Rows of the recorded table, within a factor of two; None where there are none.
     """
     if QUALITY not in results.recorded_names():
         return None
-    table, label = results.recorded(QUALITY)
+    table, _ = results.recorded(QUALITY)
     table = table[(table.method == METHOD) & (table.relation == relation)]
     products = table.epsilon * table.minority
     table = table[products.between(product / _SIMILAR, product * _SIMILAR)]
-    return (table, label) if len(table) else None
+    return table if len(table) else None
 
 
 def _product(classifier: PublishedClassifier) -> float:
@@ -214,7 +222,7 @@ def _product(classifier: PublishedClassifier) -> float:
 
 
 def _relation(guarantee: Guarantee) -> str:
-    theirs = "what is recorded of Alice" if guarantee.unit == "person" else "one certain row"
+    theirs = "what is recorded of one person, say Alice," if guarantee.unit == "person" else "one certain row"
     if guarantee.neighbouring is REPLACE_ONE:
         return f"the table holds {theirs}, or something else in its place"
     return f"the table holds {theirs}, or does not"
@@ -299,18 +307,17 @@ def _measured(classifier: PublishedClassifier) -> str:
 def _recorded(classifier: PublishedClassifier) -> str:
     """What was reached on other tables with a similar product of epsilon and rare records."""
     relation = _RELATIONS[classifier.guarantee.neighbouring]
-    found = recorded_quality(_product(classifier), relation)
-    if found is None:
+    table = recorded_quality(_product(classifier), relation)
+    if table is None:
         return "<p>No results are recorded for other tables of this kind.</p>"
-    table, label = found
     rows = (
         (name, *(f"{value:.2f}" for value in (table[score].min(), table[score].median(), table[score].max())))
         for score, name in _SCORES.items()
     )
     return (
         f"<p>On {table.dataset.nunique()} other tables with a similar product of epsilon and rare records "
-        f"({_product(classifier) / _SIMILAR:,.0f} to {_product(classifier) * _SIMILAR:,.0f}; {relation}; "
-        f"{html.escape(label)}) the same method reached, in means over splits:</p>"
+        f"({_product(classifier) / _SIMILAR:,.0f} to {_product(classifier) * _SIMILAR:,.0f}; {relation}) "
+        f"the same method reached, in means over splits:</p>"
         + html_table(("", "worst table", "median", "best table"), rows)
     )
 

@@ -679,11 +679,11 @@ def _scalar(text: str) -> str:
 
 
 _HEADER = f"""\
-# A proposal, made from the records, and as private as they are.
-# Every entry with the mark {MARK} was taken from them. Confirm or replace each by what is known without
-# these records (ranges of a protocol, units, code lists), and remove its mark. Before that, no guarantee is given.
-# Names of columns are taken to be public.
-basis: {MARK} ''  # why all this may be called public
+# A proposal. Every entry with the mark {MARK} was taken from the records, so this file is as private
+# as they are while a mark is left. If an entry is known without the records, such as the kind of a column, only remove
+# its mark. Replace every other one by what is known without them, such as the range of an instrument, and remove its
+# mark. Before that, no guarantee is given. Names of columns are taken to be public.
+basis: {MARK} ''  # in quotes: where these values come from, and why they may be called public
 """
 _ONE_ROW = f"""\
 # The most rows of one person, whom the guarantee is to protect. If a column names the person, write `person: COLUMN`
