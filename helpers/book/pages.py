@@ -22,12 +22,17 @@ _LABEL = re.compile(r"^\(([\w-]+)\)=$|^:label: ([\w-]+)$", re.MULTILINE)
 _PRINTED = """<style>
 @page { size: A4; margin: 16mm 20mm; }
 html { font-size: 13px !important; }
-h2 { break-before: page; font-size: 1.5rem; font-weight: 700; }
+h2 { font-size: 1.5rem; font-weight: 700; }
+span[id^="document-"] + section > h2 { break-before: page; }
 h3 { font-size: 1.3rem; }
-h2, h3, h4, .admonition-title { break-after: avoid; }
+h2, h3, h4, .admonition-title, figcaption { break-after: avoid; }
 pre, figure, tr, .cell_input, .cell_output img, .admonition { break-inside: avoid; }
 details.hide .collapsed { display: block !important; }
-.bd-sidebar, .bd-header-article, .prev-next-area, .headerlink, .footer, .about-this-page,
+.book-table-scroll, .pst-scrollable-table-container { overflow: visible !important; background: none !important; }
+.book-table { font-size: 0.7em !important; }
+.book-table th, .book-table td { white-space: normal !important; padding: 0.15rem 0.3rem; }
+.bd-sidebar, .bd-header-article, .prev-next-area, .headerlink, .footer, .about-this-page, .claims-filters,
+.chooser form, .slider-figure [data-role="controls"], a[download],
 details.hide:not([open]), details.hide .expanded { display: none !important; }
 </style></head>"""
 
