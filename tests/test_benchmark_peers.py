@@ -1,12 +1,13 @@
 """The comparison with other libraries: one rule for all, and gradients that are those of Opacus."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 
-from benchmarks import classifiers, contenders, cutoff, gradients
+from benchmarks import classifiers, contenders, cutoff, gradients, short_list
 from helpers import data
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger
 
@@ -156,3 +157,14 @@ def test_an_interrupted_run_goes_on(tmp_path):
         assert rows.get(("a", 0.5), work) == {"auc": 0.5}
         assert rows.get(("a", 1.0), work) == {"auc": 0.5}
     assert len(asked) == 2
+
+
+def test_the_short_list_is_run_once(tmp_path, monkeypatch):
+    file = tmp_path / "trials.csv"
+    monkeypatch.setattr(short_list, "TRIALS", file)
+    monkeypatch.setattr(short_list, "GROUPS", {"new": ("simulated, linear",)})
+    for _ in range(2):
+        short_list.run(2, [1.0], ["offset logistic"], ["new"])
+    trials = pd.read_csv(file)
+    assert trials.split.tolist() == [0, 1]
+    assert (trials.auc > 0.8).all()

@@ -131,7 +131,8 @@ def _levels(schema: Schema) -> tuple[float, float, float]:
     With more classes guessing is worse, and the levels keep their distances from it.
     """
     guessing = 1 / len(schema.class_names)
-    return guessing, *(guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
+    near, useful = (guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
+    return guessing, near, useful
 
 
 def warnings(classifier: PublishedClassifier, spent: Sequence[Guarantee] = ()) -> list[str]:
