@@ -8,7 +8,7 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 
 from benchmarks import classifiers, contenders, cutoff, gradients, short_list
-from helpers import data
+from helpers import data, paths
 from helpers.privacy import ADD_REMOVE, REPLACE_ONE, Ledger
 
 RELATIONS = [ADD_REMOVE, REPLACE_ONE]
@@ -168,3 +168,11 @@ def test_the_short_list_is_run_once(tmp_path, monkeypatch):
     trials = pd.read_csv(file)
     assert trials.split.tolist() == [0, 1]
     assert (trials.auc > 0.8).all()
+
+
+def test_decisions_on_the_short_list_are_each_method_s_own():
+    earlier = pd.read_csv(classifiers.TRIALS).query(f"method == '{short_list.MOMENTS}, replace-one'")
+    shown = pd.read_csv(paths.RESULTS / "which-method-trials.csv").query("method == 'moments'")
+    both = shown.merge(earlier, on=["dataset", "epsilon", "split"])
+    assert len(both) >= 5 * len(classifiers.SETS)
+    assert (both.balanced_accuracy_x == both.own_balanced_accuracy).all()
