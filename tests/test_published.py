@@ -363,7 +363,7 @@ def test_what_was_spent_is_noted_beside_the_schema_and_added_up(folder, capsys):
     assert "this is fit number 3 to this table: all together promise only (3, 3e-06)-DP" in capsys.readouterr().err
     assert "This is fit number" not in (folder / "m0/card.html").read_text()
     assert (
-        "at most 95.3 % sure, and a bet at even odds one at 20.1 to 1. Only with a probability of 1 in 333,333"
+        "at most 95.3 % sure, and a bet at even odds one at 20.1 to 1; a probability of 1 in 333,333"
         in (folder / "m2/card.html").read_text()
     )  # epsilon 3
     assert (

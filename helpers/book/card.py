@@ -189,8 +189,8 @@ def _together(spent: Sequence[Guarantee]) -> str:
     total = spending.total(spent)
     return (
         f" This is fit number {len(spent)} to the table that is noted: whoever reads all of them may become at most "
-        f"{_belief(total.epsilon)} % sure, and a bet at even odds one at {_odds(total.epsilon)} to 1. Only with a "
-        f"probability of 1 in {1 / total.delta:,.0f} can more come out."
+        f"{_belief(total.epsilon)} % sure, and a bet at even odds one at {_odds(total.epsilon)} to 1; a "
+        f"probability of 1 in {1 / total.delta:,.0f} is left out."
     )
 
 
@@ -223,7 +223,7 @@ def _product(classifier: PublishedClassifier) -> float:
 
 
 def _relation(guarantee: Guarantee) -> str:
-    theirs = "what is recorded of one person, say Alice," if guarantee.unit == "person" else "one certain row"
+    theirs = "what is recorded of one person, say Alice" if guarantee.unit == "person" else "one certain row"
     if guarantee.neighbouring is REPLACE_ONE:
         return f"the table holds {theirs}, or something else in its place"
     return f"the table holds {theirs}, or does not"

@@ -679,10 +679,10 @@ def _scalar(text: str) -> str:
 
 
 _HEADER = f"""\
-# A proposal. Every entry with the mark {MARK} was taken from the records, so this file is as private
-# as they are while a mark is left. If an entry is known without the records, such as the kind of a column, only remove
-# its mark. Replace every other one by what is known without them, such as the range of an instrument, and remove its
-# mark. Before that, no guarantee is given. Names of columns are taken to be public.
+# A proposal. Every entry of the columns with the mark {MARK} was taken from the records, so this
+# file is as private as they are while a mark is left. If an entry is known without the records, such as the kind of a
+# column, only remove its mark. Replace every other one by what is known without them, such as the range of an
+# instrument, and remove its mark. Before that, no guarantee is given. Names of columns are taken to be public.
 basis: {MARK} ''  # in quotes: where these values come from, and why they may be called public
 """
 _ONE_ROW = f"""\
