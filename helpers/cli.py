@@ -431,8 +431,7 @@ def _schema(options) -> int:
                 found.to_string(index=False), f"findings to look at: {len(found)}; none of them stops a fit", sep="\n"
             )
             return FAILED
-        named = "--out" if options.out else "the file of the schema, without --out,"
-        out = _new_file(named, options.out or tables.schema_beside(tables.found(options.file)))
+        out = _new_file("--out, or its default,", options.out or tables.schema_beside(tables.found(options.file)))
         text = schema.propose(tables.read(options.file), options.label, options.person)
     out.write_text(text, encoding="utf-8")
     print(f"{out}: as private as the data until each entry marked {schema.MARK} is confirmed or replaced")

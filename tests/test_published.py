@@ -245,7 +245,7 @@ def test_refused_before_the_records_are_read(folder, capsys, monkeypatch, argume
         (["fit", "my.csv", "--epsilon", "1", "--out", "no/new"], "--out must be in a folder that can be written"),
         (["predict", "my.csv", "my.csv", "--out", "p"], "model must be a file of a stored classifier, got something"),
         (["predict", "no.json", "my.csv", "--out", "p"], "model must be a file of a stored classifier, got 'no.json'"),
-        (["schema", "my.csv", "--label", "health"], "the file of the schema, without --out, must be a new file"),
+        (["schema", "my.csv", "--label", "health"], "--out, or its default, must be a new file"),
         (["schema", "my.csv", "--label", "health", "--out", "s"], "label must be one of"),
         (["schema", "my.csv", "--check", "no.yaml"], "schema must be a text file"),
     ],

@@ -126,10 +126,8 @@ def verdict(classifier: PublishedClassifier) -> tuple[str, str]:
 
 
 def _levels(schema: Schema) -> tuple[float, float, float]:
-    """Balanced accuracies: of guessing, below which a classifier is close to it, and from which on it is useful.
-
-    With more classes guessing is worse, and the levels keep their distances from it.
-    """
+    """Balanced accuracy of guessing, below which a classifier is close to it, and from which on it is useful."""
+    # With more classes guessing is worse, and the levels keep their distances from it.
     guessing = 1 / len(schema.class_names)
     near, useful = (guessing + 2 * above * (1 - guessing) for above in (_NEAR, _USEFUL))
     return guessing, near, useful
