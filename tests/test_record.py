@@ -16,7 +16,7 @@ import pytest
 
 from helpers import book, paths
 from helpers.book import freshness, plan, record, results
-from helpers.book.chapters import ChapterError
+from helpers.book.chapters import ChapterError, chapter
 from helpers.cli import main
 
 NAMES = [f"t{number}" for number in range(4)]
@@ -302,6 +302,15 @@ def test_a_recording_of_the_book_goes_on_after_a_kill(small):
     assert re.search(r"two --set full .* stale: parameters\n", shown)
     assert re.search(r"one --set full .* stale: results/two-squares\n", shown)
     assert pd.read_csv(small / "results" / "one-squares.csv").of_two.tolist() == [4] * 4
+
+
+def test_a_table_that_needs_a_gpu_is_not_missing_where_no_run_had_one(folder):
+    keep(folder, 1, names=["t0"])
+    of_both = dict(chapter="tiny", source="tiny", tables=("t0", "t1"), code={}, recorded=plan.provenances(["t0"]))
+    assert "no t1" in plan.Part(**of_both).stale()
+    assert "no t1" not in plan.Part(**of_both, optional=("t1",)).stale()
+    skin = plan.of_chapter(chapter("skin-tuning"))
+    assert set(skin.optional) == {"skin-tuning-networks", "skin-tuning-networks-winners"} < set(skin.tables)
 
 
 def test_a_page_says_in_words_when_and_whether_the_code_has_changed(folder):

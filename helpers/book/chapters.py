@@ -105,6 +105,11 @@ class Chapter:
                 raise ChapterError(f"{where}: cells must be plain Python, got: {error}") from None
         return cells
 
+    @property
+    def gpu_code(self) -> list[str]:
+        """Sources of the cells that scale up where there is a GPU (tag `gpu`)."""
+        return [_source(cell) for cell in self._stored["cells"] if "gpu" in cell["metadata"].get("tags", [])]
+
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """The parameters by name, in the order of the cell.

@@ -40,6 +40,8 @@ class Part:
         Set of `params/CHAPTER.yaml`; empty for a benchmark, which has its parameters in its code.
     values : dict
         The parameters of the set.
+    optional : tuple of str
+        Tables that need a GPU, and are not missing where no run had one.
     """
 
     chapter: str
@@ -49,6 +51,7 @@ class Part:
     recorded: Provenances
     named: str = ""
     values: dict[str, Any] | None = None
+    optional: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.chapter} --set {self.named}" if self.named else f"benchmark {self.source}"
@@ -75,7 +78,8 @@ class Part:
         """Why it has to be recorded: names of what has changed and of missing tables; empty if it has not to be."""
         if not self.recorded:
             return ["never recorded"]
-        missing = [table for table in self.tables if not any(fnmatchcase(name, table) for name in self.recorded)]
+        needed = [table for table in self.tables if table not in self.optional]
+        missing = [table for table in needed if not any(fnmatchcase(name, table) for name in self.recorded)]
         changes = (name for there in self.recorded.values() for name in self.changes(there))
         return list(dict.fromkeys([*(f"no {table}" for table in missing), *changes]))
 
@@ -114,10 +118,9 @@ def of_chapter(chapter: Chapter, named: str | None = None) -> Part | None:
         known = (name for one in own for name in sets if name == one.get("set") or sets[name] == one["parameters"])
         named = next(known, "full")
     values = sets.get(named, {})
-    names = freshness.kept_names(code, chapter.defaults | values)
-    return Part(
-        chapter.name, chapter, tuple(names), freshness.of_tables(code, values), provenances(names), named, values
-    )
+    names, on_gpu = (freshness.kept_names(cells, chapter.defaults | values) for cells in (code, chapter.gpu_code))
+    code_now = freshness.of_tables(code, values)
+    return Part(chapter.name, chapter, tuple(names), code_now, provenances(names), named, values, tuple(on_gpu))
 
 
 def benchmarks() -> list[Part]:
