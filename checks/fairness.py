@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
@@ -391,3 +392,52 @@ def load_members(name: str, attribute: str, level: str) -> NDArray[np.bool_]:
         youngest, beyond = _AGES[level]
         return ((known >= youngest) & (known < beyond)).to_numpy()
     return (known.isna() if attribute == "age" else known == level).to_numpy()
+
+
+# What the main page takes from its recorded models: how far noise and class weights moved a gap.
+
+_WOMEN = ("women", "demographic_parity")
+_SMALL_GROUP = ("Black", "equal_opportunity")
+_STRONG, _WEAK = 0.01, 0.001
+"""The two penalties of the table on the page."""
+
+
+def bounds_in_words(bounds: pd.DataFrame) -> dict[str, str]:
+    """What the text says of the table of bounds on Adult, by the key that it is glued under."""
+    cell = bounds.set_index(["penalty", "group", "notion"])
+    strong, weak = cell.loc[(_STRONG, *_WOMEN)], cell.loc[(_WEAK, *_WOMEN)]
+    return {
+        "models": f"{strong.models:,.0f}",
+        "strong_gap": f"{strong.gap:.2f}",
+        "strong_count": f"{strong.here:.2f}",
+        "strong_seen": f"{strong.q99:.3f}",
+        "weak_count": f"{weak.here:.2f}",
+        "weak_mean": f"{weak['mean']:.2f}",
+        "weak_seen": f"{weak.q99:.2f}",
+        "n_small": f"{cell.n[(_STRONG, *_SMALL_GROUP)]:,}",
+    }
+
+
+def moved_by_weights(runs: pd.DataFrame, gap: str) -> float:
+    """How far class weights moved a gap of the model without noise; `gap` is a column of the recorded learners."""
+    mean = runs.groupby("method")[gap].mean()
+    return abs(mean["not private, weights"] - mean["not private"])
+
+
+def moved_by_noise(runs: pd.DataFrame, gap: str) -> float:
+    """The farthest that noise in the objective moved a gap in any recorded model, with or without class weights."""
+    mean = runs.groupby("method")[gap].mean()
+    return max(
+        (runs[gap][runs.method == f"private{end}"] - mean[f"not private{end}"]).abs().max() for end in ("", ", weights")
+    )
+
+
+def moves_in_words(runs: pd.DataFrame) -> dict[str, str]:
+    """What the text says of the recorded learners, by the key that it is glued under."""
+    return {
+        "weights_parity": f"{moved_by_weights(runs, 'women, parity'):.2f}",
+        "weights_small": f"{moved_by_weights(runs, 'Black, TPR'):.2f}",
+        "noise_max": f"{moved_by_noise(runs, 'women, parity'):.2f}",
+        "noise_small": f"{moved_by_noise(runs, 'Black, TPR'):.2f}",
+        "fits": f"{(runs.method == 'private').sum()}",
+    }
