@@ -114,6 +114,7 @@ class Page:
         every = [line for cell in self.code for line in cell.source.splitlines()]
         lengths = [len(sentence.split()) for sentence in sentences(plain(self.prose))]
         read = plain(self.prose)
+        with_hidden = [line for cell in self.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
         return {
             "words": words(self.prose),
             "words of the longest sentence": max(lengths),
@@ -121,6 +122,9 @@ class Page:
             "brackets in 100 words": 100 * read.count("(") / len(read.split()),
             "private words": len(PRIVATE_WORDS.findall(read)),
             "lines of code": len(every),
+            "lines of code with hidden cells": sum(
+                bool(line.strip()) and not line.lstrip().startswith("#") for line in with_hidden
+            ),
             "share of code that is folded": 1 - len(lines) / len(every),
             "columns of a visible line": max(map(len, lines)),
             "figures": self.figures,

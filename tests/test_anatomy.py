@@ -26,6 +26,7 @@ MAIN = {
     "brackets in 100 words": 2,
     "private words": 0,
     "lines of code": 150,
+    "lines of code with hidden cells": 150,
     "share of code that is folded": 0.6,
     "columns of a visible line": 76,
     "figures": 5,
