@@ -10,16 +10,8 @@ from checks import benchmark
 from checks.ranks import average_ranks, best_of, guaranteed
 from helpers.study import comparison
 
-MEASURES = {
-    "auc": "AUC",
-    "f1": "F1",
-    "balanced_accuracy": "Bal-ACC",
-    "precision": "Precision",
-    "recall": "Recall",
-    "worst_class_accuracy": "Worst-ACC",
-    "macro_accuracy": "Macro-Avg-ACC",
-    "g_mean": "G-Mean",
-}
+MEASURES = {key: name for key, name in benchmark.MEASURES.items() if key != "mcc"}
+MEASURES["macro_accuracy"] = "Macro-Avg-ACC"
 """Keys of `metrics.score`, and how the paper's Table 3 calls them."""
 BOTH = ["auc", "balanced_accuracy"]
 SETTING = ["dataset", "epsilon"]

@@ -34,14 +34,14 @@ def mean_scores(trials: pd.DataFrame) -> pd.DataFrame:
     return trials.groupby("method")[measured].mean()
 
 
-def library_methods(methods: Iterable[str]) -> list[str]:
+def methods_of_libraries(methods: Iterable[str]) -> list[str]:
     """Those methods that are not this project's own."""
     return [name for name in methods if name.split(", ")[0] not in OWN]
 
 
 def nearest_library(gains: pd.DataFrame, metric: str) -> pd.Series:
     """The lead of private moments, one record added or removed, over the library that it leads by least on average."""
-    leads = gains[gains.over.isin(library_methods(gains.over)) & (gains.moments == OURS)]
+    leads = gains[gains.over.isin(methods_of_libraries(gains.over)) & (gains.moments == OURS)]
     return leads[leads.metric == metric].sort_values("gain").iloc[0]
 
 

@@ -1,20 +1,25 @@
 """What the page on private moments says of its recorded comparison, and of how its method divides the budget."""
 
+import dataclasses
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from checks.private_classifiers import (
     OURS,
     account_shares,
-    library_methods,
     mean_scores,
+    methods_of_libraries,
     nearest_library,
     noise_in_average_row,
 )
 from helpers import data
 from helpers.book import recorded
 from helpers.data import Domain
-from helpers.privacy import ADD_REMOVE, gaussian_mu
+from helpers.erm import PrivateMomentClassifier
+from helpers.erm.marginals import RankFeatures
+from helpers.privacy import ADD_REMOVE, ClassLedger, gaussian_mu
 
 METRICS = ["auc", "balanced_accuracy"]
 REPLACED = "moments, replace-one"
@@ -43,7 +48,7 @@ def means(trials) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def libraries(means) -> list[str]:
-    return library_methods(means.index)
+    return methods_of_libraries(means.index)
 
 
 @pytest.fixture(scope="module")
@@ -122,15 +127,40 @@ def test_every_method_is_near_guessing_on_the_poker_hands(trials):
 
 
 @pytest.fixture(scope="module")
-def shares() -> dict[str, float]:
-    return account_shares(Domain.from_dataset(data.load("mammography"), n_bins=32), ADD_REMOVE)
+def few() -> data.Dataset:
+    """Mammography with ten suspicious spots: too few for one more sum in each account."""
+    spots = data.load("mammography")
+    rows = np.r_[np.flatnonzero(spots.y == 0), np.flatnonzero(spots.y == 1)[:10]]
+    return dataclasses.replace(spots, X=spots.X[rows], y=spots.y[rows])
 
 
-def test_the_shares_of_each_account_add_up_to_one_at_most(shares):
-    assert shares["size"] + shares["cells"] + shares["common"] + shares["second"] <= 1 + 1e-12
-    assert shares["size"] + shares["rare"] <= 1 + 1e-12
+@pytest.fixture(scope="module")
+def released(few) -> list[tuple[float, float]]:
+    """Noise multiplier, and standard deviation of the first entry's noise, of every release of one fit."""
+    found, gaussian = [], ClassLedger.gaussian
+
+    def seen(self, query, move, noise_multiplier, units=1.0):
+        unit = units[0] if isinstance(units, tuple) else units
+        found.append((noise_multiplier, unit * move.added * noise_multiplier))
+        return gaussian(self, query, move, noise_multiplier, units)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassLedger, "gaussian", seen)
+        domain = Domain.from_dataset(few, n_bins=32)
+        model = PrivateMomentClassifier(1.0, delta=few.n**-2.0, neighbouring=ADD_REMOVE, domain=domain, random_state=0)
+        model.fit(few.X, few.y)
+    return found
 
 
-def test_the_noise_in_an_average_of_one_number_is_that_of_its_sum_divided_by_the_number_of_spots():
-    noise = noise_in_average_row(width=1, share=1.0, n=10_000, rare=260, epsilon=1.0)
-    assert noise == pytest.approx(1 / gaussian_mu(epsilon=1.0, delta=1e-8) / 260)
+def test_a_fit_draws_its_noise_by_the_shares_of_the_table(few, released):
+    shares = account_shares(Domain.from_dataset(few, n_bins=32), ADD_REMOVE)
+    drawn = [(gaussian_mu(1.0, few.n**-2.0) * multiplier) ** -2 for multiplier, _ in released]
+    sums = [shares["size"], shares["size"], shares["cells"], shares["rare"], shares["common"] + shares["second"]]
+    assert drawn == pytest.approx(sums)
+
+
+def test_the_noise_in_the_average_row_is_that_of_the_sum_in_a_fit_divided_by_the_number_of_spots(few, released):
+    domain = Domain.from_dataset(few, n_bins=32)
+    share, width = account_shares(domain, ADD_REMOVE)["rare"], RankFeatures.count(domain)
+    _, scale = released[3]
+    assert noise_in_average_row(width, share, few.n, 10, epsilon=1.0) == pytest.approx(width**0.5 * scale / 10)

@@ -3,19 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
-from dpbook_pages import glued
 
 from checks import printed_tables
 from checks.weights_worth import (
     better_worse_open,
-    by_penalty_in_words,
     lead_of_private_moments,
     lead_over_weights,
     moved_cut_off_minus_weights,
     published_ranks,
     worse_rankings_in_words,
 )
-from helpers.book import chapters, recorded
+from helpers.book import recorded
 
 PUBLIC, STRONGEST = 0.0, 0.1  # the penalty from public numbers, and the largest fixed one
 MEASURES = ["auc", "balanced_accuracy"]
@@ -41,10 +39,6 @@ def means() -> pd.DataFrame:
 def lead() -> pd.DataFrame:
     table, _ = recorded("private-classifiers-quality")
     return lead_of_private_moments(table)
-
-
-def test_the_table_by_penalty_shows_what_was_recorded(over):
-    assert by_penalty_in_words(over).items() <= glued(chapters.chapter("weights-worth")).items()
 
 
 def test_the_comparison_has_eight_data_sets_and_five_budgets_at_each_penalty(over):
@@ -92,9 +86,7 @@ def test_with_a_penalty_of_a_tenth_the_moved_cut_off_is_no_better_than_guessing(
 
 
 def test_under_the_strongest_penalty_rankings_are_worse_on_abalone_and_yeast_alone(over):
-    phrase = worse_rankings_in_words(over)
-    assert phrase.endswith("are all on abalone and yeast_me2")
-    assert phrase == glued(chapters.chapter("weights-worth"))["turned"]
+    assert worse_rankings_in_words(over).endswith("are all on abalone and yeast_me2")
 
 
 def test_private_moments_are_ahead_of_a_regression_with_a_moved_cut_off_at_each_of_these_budgets(lead):
