@@ -195,27 +195,30 @@ def test_an_edit_stales_what_reaches_it_and_nothing_else(project):
         ("helpers/room/alone.py", "z = 2\n", False),
         ("helpers/unused.py", "y = 2\n", False),
         ("helpers/__init__.py", '"""Words."""\n__version__ = "2"\n', False),
-        ("constraints.txt", "scipy==1  # why\n\nnumpy==1\n", False),
-        ("constraints.txt", "numpy==2\nscipy==1\n", True),
+        ("constraints.txt", "numpy==2\nscipy==1\n", False),  # no package is imported
     ],
 )
 def test_code_and_pins_stale_and_words_do_not(project, name, text, stale):
-    part = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") if name != "constraints.txt" else name
+    part = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     before = freshness.of_outputs([CELL]), freshness.of_tables([CELL], {})
     write(project, name, text)
     assert freshness.changed(before[0], freshness.of_outputs([CELL])) == ([part] if stale else [])
-    pins = name == "constraints.txt"  # no package is imported
-    assert freshness.changed(before[1], freshness.of_tables([CELL], {})) == ([part] if stale and not pins else [])
+    assert freshness.changed(before[1], freshness.of_tables([CELL], {})) == ([part] if stale else [])
 
 
-def test_tables_depend_on_the_pins_of_what_they_import_and_on_no_others(project):
+def test_outputs_and_tables_depend_on_the_pins_of_what_they_import_and_on_no_others(project):
     cells = ["import numpy as np", "from helpers import book\nbook.keep(np.ones(3), 'mine')", "import pandas"]
-    before = freshness.of_tables(cells, {})
+    outputs, before = freshness.of_outputs(cells), freshness.of_tables(cells, {})
     assert before["constraints.txt: numpy"] == "1"
-    write(project, "constraints.txt", "numpy==1\nscipy==2\npandas==2\n")
+    write(project, "constraints.txt", "# pins\nscipy==2  # why\n\nnumpy==1\n")
     assert freshness.of_tables(cells, {}) == before
+    assert freshness.of_outputs(cells) == outputs
+    write(project, "constraints.txt", "scipy==2\nnumpy==1\npandas==2\n")  # shown with pandas, kept without
+    assert freshness.of_tables(cells, {}) == before
+    assert freshness.changed(outputs, freshness.of_outputs(cells)) == ["constraints.txt"]
     write(project, "constraints.txt", "numpy==2\nscipy==1\n")
     assert freshness.changed(before, freshness.of_tables(cells, {})) == ["constraints.txt: numpy"]
+    assert freshness.changed(outputs, freshness.of_outputs(cells)) == ["constraints.txt"]
     write(project, "helpers/used.py", "import scikit_learn, sklearn\n" + USED)
     write(project, "constraints.txt", "numpy==2\nScikit_Learn==1\n")
     assert freshness.of_tables([*cells[:1], CELL], {})["constraints.txt: Scikit_Learn"] == "1"

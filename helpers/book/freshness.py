@@ -63,14 +63,9 @@ def changed(then: Parts, now: Parts) -> list[str]:
 
 
 def _code(cells: Sequence[str]) -> Parts:
-    """Cells, reached modules, printed tables, all pins, and the cards of the data sets that are named."""
-    tables = _printed_tables(cells)
-    lines = (
-        line.partition("#")[0].strip()
-        for line in (paths.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    )
-    pins = "\n".join(sorted(filter(None, lines)))
-    parts = {"code cells": sources.cells_digest(cells), "constraints.txt": sources.digest(pins)}
+    """Cells, reached modules, printed tables, pins of what they import, and cards of the data sets that are named."""
+    tables, pins = _printed_tables(cells), sorted(sources.pins(cells).items())
+    parts = {"code cells": sources.cells_digest(cells), "constraints.txt": sources.digest(repr(pins))}
     parts |= {name: sources.digest(text) for name, text in tables.items()}
     # A chapter may take the names of data sets from a printed table.
     return parts | sources.parts(cells, cards_named_in=tables.values())
