@@ -64,11 +64,7 @@ def test_the_registry_and_the_audits_name_some_methods_without_a_guarantee():
     assert which_method.refuted(recorded("audit-libraries")[0])
 
 
-# The last takes a minute, and ranks by the functions that `which-method` and `app-benchmark` rank by.
-PAGES = ["benchmark", "app-benchmark", "which-method", pytest.param("app-which-method", marks=pytest.mark.weekly)]
-
-
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ["benchmark", "app-benchmark", "which-method", "app-which-method"])
 def test_a_broken_promise_changes_no_rank_best_or_count(name, monkeypatch):
     fresh = {}
     honest, poisoned = (tables(name, monkeypatch, fresh, perfect=perfect) for perfect in (False, True))

@@ -1,4 +1,4 @@
-"""Every page of the built book, opened in a browser at desktop and phone width; main pages light and dark.
+"""Every page of the built book, opened in a browser at desktop and phone width, light and dark.
 
 Needs the built book (`make book`), the extra `browser` and a Chromium; leaves pictures of all pages in `screenshots/`.
 """
@@ -28,8 +28,6 @@ NO_CONTRAST = EVERYTHING | {"rules": {"color-contrast": {"enabled": False}}}
 _BOXES = ".bd-article :is(.book-table-scroll, .pst-scrollable-table-container, span.math, div.math mjx-container)"
 WIDE = f"[...document.querySelectorAll('{_BOXES}')].filter(box => box.scrollWidth > box.clientWidth + 4)"
 CHECKED = {1280: {"light": EVERYTHING, "dark": CONTRAST}, 390: {"light": NO_CONTRAST, "dark": None}}
-# Two pages of three are in the appendix and are made of the same parts in the same colours: axe reads them once.
-CHECKED_IN_APPENDIX = {1280: {"light": EVERYTHING}, 390: {"light": None}}
 HEAVIEST = 2_000_000  # bytes of a page and all it loads, as they lie on the disk
 
 pytestmark = pytest.mark.browser
@@ -84,8 +82,7 @@ def axe():
 def test_page(browser, axe, file, width):
     with Opened(browser, file, width) as opened:
         page = opened.page
-        checked = CHECKED_IN_APPENDIX if file.parent.name == "appendix" else CHECKED
-        for scheme, rules in checked[width].items():
+        for scheme, rules in CHECKED[width].items():
             page.evaluate("scheme => { document.documentElement.dataset.theme = scheme; }", scheme)
             page.screenshot(path=PICTURES / f"{file.stem}-{width}-{scheme}.png", full_page=True)
             assert not rules or opened.violations(axe, rules) == [], scheme
