@@ -277,23 +277,27 @@ def _measured(classifier: PublishedClassifier) -> str:
         return "<p>Nobody was held out, so nothing was measured.</p>"
     table, names = classifier.quality.intervals(), classifier.schema.class_names
     low, middle, high = table.loc["precision"]
+    units, held = _units(classifier.schema), np.maximum(classifier.quality.counts.sum(axis=1), 0)
     # Where so few alarms are right, the reciprocal says only that there are very many for a case.
-    about, least = (1 / max(share, 1e-3) for share in (middle, high))
-    most = f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
+    least, most = 1 / max(high, 1e-3), f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
+    alarms = (
+        f"about {1 / middle:,.0f} ({least:,.0f} to {most})"
+        if middle > 1e-3
+        else f"at least {least:,.0f}; too few {units} were held out to say more"
+    )
     said = (
-        f"Of its alarms, {100 * low:.3g} to {100 * high:.3g} % are right: "
-        f"about {about:,.0f} ({least:,.0f} to {most}) for each case found."
+        f"About {held.sum():,.0f} {units} were held out, about {held[-1]:,.0f} of them {names[-1]} (noisy counts). "
+        f"Of the alarms, {100 * low:.3g} to {100 * high:.3g} % are right. Alarms for each case found: {alarms}."
     )
     if classifier.model.recall is not None:
         said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
     if classifier.model.alarms is not None:
-        said += f" It was asked for {classifier.model.alarms:g} alarms in 1,000 {_units(classifier.schema)}."
+        said += f" It was asked for {classifier.model.alarms:g} alarms in 1,000 {units}."
     if len(names) == 2:
         said += (
-            f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: a cut-off of one half "
-            "would hardly ever find a rare case."
+            f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: where cases are rare, the best "
+            "cut-off may be far below one half."
         )
-    units = _units(classifier.schema)
     meaning = _MEANING | {"alarms per 1,000": f"alarms per 1,000 {units}"}
     digits = {"precision": 3, "alarms per 1,000": 0}
     rows = [
