@@ -131,7 +131,7 @@ def test_sweeps_are_billed_once_and_end_with_their_visits():
         with pytest.raises(RuntimeError, match=f"coordinate {j}"):
             ask(lambda r: 0.0, j)
     asked = ledger().sweeps(np.array([3.0]), np.array([N]), 2.0, 1)
-    assert stats.kstest([asked(lambda r: 0.0, 0) for _ in range(N)], stats.norm(scale=6.0).cdf).pvalue > 1e-4
+    assert stats.kstest([asked(lambda r: 7.0, 0) for _ in range(N)], stats.norm(7.0, 6.0).cdf).pvalue > 1e-4
 
 
 @pytest.mark.parametrize(
