@@ -89,9 +89,14 @@ class CheckedStatements(Generated):
         lines = []
         for row in rows:
             source = f"<br><small>{escape(claims.DOCUMENTS[row.document])}</small>"
-            lines.append([_evidence_link(row, escape(row.label)) + source, f"**{row.verdict}.** {row.plain}"])
+            lines.append([_evidence_link(row, escape(_label(row))) + source, f"**{row.verdict}.** {row.plain}"])
         head = ["statement, and where it is decided", "what became of it"]
         return list_table("checked-statements", head, lines, widths="30 70")
+
+
+def _label(row: claims.Claim) -> str:
+    """What a reader who holds the document looks for."""
+    return row.label if row.label != "unnumbered" else f"{row.location}, without a number"
 
 
 def _filters(rows: list[claims.Claim]) -> str:
@@ -121,7 +126,7 @@ def _register(rows: list[claims.Claim]) -> str:
         published = f"<details><summary>as published</summary>\n\n{row.statement}{assumptions}\n\n</details>"
         lines.append(
             [
-                f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {row.label}",
+                f"<span {marks}>{claims.DOCUMENTS[row.document]}</span>, {_label(row)}",
                 f"{row.plain}\n\n{published}",
                 verdict,
                 f"{{ref}}`{row.chapter}`<br>{_evidence_link(row, 'Evidence' if row.is_checked else 'What is missing')}",
