@@ -95,7 +95,7 @@ class CheckedStatements(Generated):
 
 
 def _label(row: claims.Claim) -> str:
-    """What a reader who holds the document looks for."""
+    """How somebody who holds the document finds the statement in it."""
     return row.label if row.label != "unnumbered" else f"{row.location}, without a number"
 
 

@@ -280,11 +280,7 @@ def _measured(classifier: PublishedClassifier) -> str:
     units, held = _units(classifier.schema), np.maximum(classifier.quality.counts.sum(axis=1), 0)
     # Where so few alarms are right, the reciprocal says only that there are very many for a case.
     least, most = 1 / max(high, 1e-3), f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
-    alarms = (
-        f"about {1 / middle:,.0f} ({least:,.0f} to {most})"
-        if middle > 1e-3
-        else f"at least {least:,.0f}; too few {units} were held out to say more"
-    )
+    alarms = f"about {1 / middle:,.0f} ({least:,.0f} to {most})" if middle > 1e-3 else f"at least {least:,.0f}"
     said = (
         f"About {held.sum():,.0f} {units} were held out, about {held[-1]:,.0f} of them {names[-1]} (noisy counts). "
         f"Of the alarms, {100 * low:.3g} to {100 * high:.3g} % are right. Alarms for each case found: {alarms}."
