@@ -115,10 +115,9 @@ def published_leads(ranks: pd.DataFrame) -> pd.Series:
 
 
 def four_on_the_same_splits(trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials of the paper's four pipelines on the splits that all four have."""
+    """Trials of the paper's four pipelines on the splits and budgets that all four have."""
     four = trials[trials.method.isin(FOUR.values())]
-    splits = [set(part.seed) for _, part in four.groupby("method")]
-    return four[four.seed.isin(set.intersection(*splits))]
+    return four[four.groupby([*SETTING, "seed"]).method.transform("nunique") == len(FOUR)]
 
 
 def ranks_of_four(four: pd.DataFrame) -> pd.DataFrame:

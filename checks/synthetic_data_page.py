@@ -40,10 +40,11 @@ def private_trials(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def hundred_rounds(trials: pd.DataFrame) -> pd.DataFrame:
-    """Private trials of GEM with 100 rounds and of two regressions, on the splits of GEM with its proper budget."""
+    """Private trials of GEM with 100 rounds and of two regressions, on the splits and budgets of the former."""
     chosen = trials[trials.method.isin([*_SIZED.values(), *_REGRESSIONS])]
-    splits = chosen[chosen.method == _SIZED["proper"]].seed
-    return chosen[chosen.seed.isin(splits)].replace({"method": _REGRESSIONS})
+    proper = chosen[chosen.method == _SIZED["proper"]]
+    chosen = chosen[chosen.seed.isin(proper.seed) & chosen.budget.isin(proper.budget)]
+    return chosen.replace({"method": _REGRESSIONS})
 
 
 def gem_ranks(curves: pd.DataFrame, sized: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:
