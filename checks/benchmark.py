@@ -127,14 +127,13 @@ def trial(pipeline: Pipeline, dataset: str, epsilon: float, seed: int) -> dict[s
 
 
 def labelled(trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials under the registry's names of their methods, with its flag in the column `guarantee_holds`.
+    """Trials with the registry's flag in the column `guarantee_holds`.
 
     A method that is in no registry of private ones (a pipeline without privacy, or one of a chapter's own) counts as
     one that keeps what it promises.
     """
-    methods = trials.method.replace(RENAMED)
-    broken = {name for name, entry in PIPELINES.items() if not entry.guarantee_holds}
-    return trials.assign(method=methods, guarantee_holds=~methods.isin(broken))
+    broken = [name for name, entry in PIPELINES.items() if not entry.guarantee_holds]
+    return trials.assign(guarantee_holds=~trials.method.isin(broken))
 
 
 def trials(pipelines: Mapping[str, Pipeline]) -> dict[str, Callable[..., dict[str, Any]]]:
@@ -388,11 +387,6 @@ PIPELINES = {name: Entry(run) for name, run in _PRIVATE.items()} | {
     name: Entry(run, guarantee_holds=False) for name, run in _AS_PRINTED.items()
 }
 """Private, by name; the last three promise more than they keep."""
-RENAMED = {
-    "weighted LogReg, printed": "weighted LogReg, as printed",
-    "weighted LogReg, preprint": "weighted LogReg of the preprint, as printed",
-}
-"""Names in older tables of trials, and what the registry calls them."""
 SLOW = ("GEM, paper's size + XGBoost", "GEM as wrapped + XGBoost", "weighted DP-SGD FTT, printed")
 """Those that take half a minute or a minute a trial, not one second."""
 

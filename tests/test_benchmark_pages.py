@@ -31,6 +31,7 @@ def test_a_panel_draws_means_and_intervals_where_they_are():
     assert len(paths) == 3  # AIM has no interval
     heights = [[float(y) for y in re.findall(r" ([\d.]+)", path)] for path in (paths[0], paths[2])]
     assert paths[0].count("M") == 2  # a gap where there is no mean
+    assert [path.count("h6") for path in (paths[0], paths[2])] == [2, 0]  # a point between gaps is visible too
     top, bottom = panels()._y(1.0), panels()._y(0.0)
     assert heights[0] == pytest.approx([(top + bottom) / 2, bottom + 0.9 * (top - bottom)], abs=0.06)
     assert heights[1] == pytest.approx([bottom + 0.25 * (top - bottom)] * 3, abs=0.06)

@@ -5,7 +5,6 @@ given perfect scores. All tables have to be the same, but for rows that say "as 
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -30,7 +29,7 @@ def tables(name, monkeypatch, fresh, *, perfect):
     def read(table):
         frame, label = recorded(table)
         if perfect and "method" in frame:
-            broken = [*BROKEN, *benchmark.RENAMED, *which_method.refuted(recorded("audit-libraries")[0])]
+            broken = [*BROKEN, *which_method.refuted(recorded("audit-libraries")[0])]
             frame.loc[frame.method.isin(broken), frame.columns.intersection(SCORES)] = 1.0
         return frame, label
 
@@ -60,7 +59,7 @@ def tables(name, monkeypatch, fresh, *, perfect):
 
 def test_the_registry_and_the_audits_name_some_methods_without_a_guarantee():
     assert {name.rpartition(", ")[2] for name in BROKEN if "wrapped" not in name} == {"as printed"}
-    assert not benchmark.labelled(pd.DataFrame({"method": [*BROKEN, *benchmark.RENAMED]})).guarantee_holds.any()
+    assert not benchmark.labelled(pd.DataFrame({"method": BROKEN})).guarantee_holds.any()
     assert which_method.refuted(recorded("audit-libraries")[0])
 
 
@@ -77,7 +76,3 @@ def test_a_broken_promise_changes_no_rank_best_or_count(name, monkeypatch):
         kept = [one[~one.astype(str).apply(lambda row: row.str.contains(SAID)).any(axis=1)] for one in rows]
         columns = [column for column in kept[0] if "seconds" not in str(column)]
         pd.testing.assert_frame_equal(*(one[columns] for one in kept), check_exact=False, rtol=1e-9)
-    named = [frame for frame in honest.values() if isinstance(frame, pd.DataFrame)]
-    assert not any(
-        np.isin(frame.reset_index().astype(str).to_numpy(), list(benchmark.RENAMED)).any() for frame in named
-    )

@@ -6,6 +6,7 @@ screen, and text and axes take the page's own colour. What is drawn is computed 
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,6 +102,7 @@ class Panels:
             pen = "L"
             if math.isfinite(low) and math.isfinite(high):
                 bars += f"M{at:g} {self._y(low)}V{self._y(high)}"
+        line = re.sub(r"(M[\d.]+ [\d.]+)(?=M|$)", r"\1m-3,0h6", line)  # a point without neighbours is a short dash
         path = f'<path fill="none" stroke="{COLOURS[k]}" '
         drawn = f'{path}stroke-width="1.6" stroke-dasharray="{DASHES[k]}" d="{line}"/>' if line else ""
         return drawn + (f'{path}stroke-width=".8" d="{bars}"/>' if bars else "")
