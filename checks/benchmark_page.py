@@ -54,7 +54,6 @@ _WORDS = {
     "greedy coordinates": "regression by greedy coordinates",
     "gradient descent": "regression by gradient descent",
 }  # replaced in this order
-_SAID = {comparison.BETTER: "better", comparison.WORSE: "worse", comparison.OPEN: "unclear"}
 _SHORT = {"auc": "auc", "balanced_accuracy": "ba"}  # in the keys of the page
 
 
@@ -189,8 +188,8 @@ def moments_texts(field: pd.DataFrame, at_one: dict[str, pd.DataFrame]) -> dict[
     rest = pd.concat([at_one[name] for name in SHOWN[3:]]).sign
     told = [f"{budget:g}" for budget, sign in signs_over_weighted(field).items() if (sign == comparison.BETTER).all()]
     found = {
-        "plain_auc_sign": _SAID[at_one[PLAIN].sign["auc"]],
         "rest": f"{len(rest)}",
+        "rest_better": f"{(rest == comparison.BETTER).sum()}",
         "rest_open": f"{(rest == comparison.OPEN).sum()}",
         "told": " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0],
     }
