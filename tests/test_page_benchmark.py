@@ -135,6 +135,13 @@ def test_the_published_order_does_not_come_out_gem_is_first_on_at_most_two_of_ei
     assert (best == "GEM + trees").sum() <= 2
 
 
+def test_gem_leads_the_regressions_on_most_measures_only_where_all_three_are_near_guessing(field):
+    firsts = benchmark_page.gem_firsts_of_three(field)
+    auc = field[field.method.isin([GEM, PLAIN, WEIGHTED])].groupby(["epsilon", "method"]).auc.mean()
+    assert {budget for budget, n in firsts.items() if n > 4} == {0.05, 0.1}
+    assert auc[[0.05, 0.1]].max() < 0.6
+
+
 def test_most_of_our_first_places_go_to_weighted_regression(best):
     assert (best == "weighted regression").sum() > 4
 
