@@ -154,6 +154,8 @@ class Interrupt:
         if name == interrupted:
             os.kill(os.getpid(), signal.SIGINT)
 
+# A suite that a shell has started in the background inherits an ignored interrupt, and Python then keeps it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupted, sys.argv[1:] = sys.argv[1], ["status"]
 sys.meta_path.insert(0, Interrupt())
 sys.exit(start.main())
