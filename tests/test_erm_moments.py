@@ -435,37 +435,6 @@ def test_three_classes_and_two_are_one_method():
     assert balanced_accuracy_score(y == 1, two.predict(X)) > 0.9
 
 
-def few_of_many(rng):
-    """Twenty independent attributes, three of which say something."""
-    y = (rng.random(4000) < 0.04).astype(int)
-    return 0.3 * rng.normal(size=(4000, 20)) + 0.25 * y[:, None] * (np.arange(20) < 3), y
-
-
-def dependent(rng):
-    """Sixty attributes that depend on one another, some with hardly any variance of their own."""
-    y = (rng.random(4000) < 0.04).astype(int)
-    mixed = np.linalg.qr(rng.normal(size=(60, 60)))[0] * np.linspace(0.05, 0.5, 60)
-    return rng.normal(size=(4000, 60)) @ mixed.T + 0.1 * y[:, None] * rng.normal(size=60), y
-
-
-@pytest.mark.parametrize("simulated", [few_of_many, dependent])
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_more_budget_does_no_harm(relation, simulated):
-    """Where the noise is gone a small sample of many attributes is left: its own noise must not take over."""
-    X, y = simulated(np.random.default_rng(0))
-    X, scores = np.clip(X, -1, 1), []
-    for epsilon in (1.0, 5.0, 20.0, 100.0, 1e6):
-        found = []
-        for i in range(8):
-            fit = PrivateMomentClassifier(epsilon, 1e-6, neighbouring=relation, random_state=i).fit(X[:2000], y[:2000])
-            said, true = fit.decision_function(X[2000:]), y[2000:]
-            ranked = roc_auc_score(true, said), average_precision_score(true, said)
-            found.append((*ranked, balanced_accuracy_score(true, said > 0)))
-        scores.append(np.mean(found, axis=0))
-    assert (np.diff(scores, axis=0) > -0.005).all(), scores
-    assert (scores[-1] > scores[0] + 0.05).all()
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("rare", [0, 1])
 def test_a_recall_and_a_rate_of_alarms_are_about_what_was_asked_for(relation, rare):
@@ -590,3 +559,34 @@ def test_a_failed_fit_leaves_nothing_of_the_one_before():
 def test_no_value_of_a_record_warns(relation):
     rows = np.tile([[1e308, -1e308], [-1e308, 1e308], [5e-324, -0.0]], (5, 1))
     PrivateMomentClassifier(1.0, 1e-6, neighbouring=relation).fit(rows, np.arange(15) % 2)
+
+
+def few_of_many(rng):
+    """Twenty independent attributes, three of which say something."""
+    y = (rng.random(4000) < 0.04).astype(int)
+    return 0.3 * rng.normal(size=(4000, 20)) + 0.25 * y[:, None] * (np.arange(20) < 3), y
+
+
+def dependent(rng):
+    """Sixty attributes that depend on one another, some with hardly any variance of their own."""
+    y = (rng.random(4000) < 0.04).astype(int)
+    mixed = np.linalg.qr(rng.normal(size=(60, 60)))[0] * np.linspace(0.05, 0.5, 60)
+    return rng.normal(size=(4000, 60)) @ mixed.T + 0.1 * y[:, None] * rng.normal(size=60), y
+
+
+@pytest.mark.parametrize("simulated", [few_of_many, dependent])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_more_budget_does_no_harm(relation, simulated):
+    """Where the noise is gone a small sample of many attributes is left: its own noise must not take over."""
+    X, y = simulated(np.random.default_rng(0))
+    X, scores = np.clip(X, -1, 1), []
+    for epsilon in (1.0, 5.0, 20.0, 100.0, 1e6):
+        found = []
+        for i in range(8):
+            fit = PrivateMomentClassifier(epsilon, 1e-6, neighbouring=relation, random_state=i).fit(X[:2000], y[:2000])
+            said, true = fit.decision_function(X[2000:]), y[2000:]
+            ranked = roc_auc_score(true, said), average_precision_score(true, said)
+            found.append((*ranked, balanced_accuracy_score(true, said > 0)))
+        scores.append(np.mean(found, axis=0))
+    assert (np.diff(scores, axis=0) > -0.005).all(), scores
+    assert (scores[-1] > scores[0] + 0.05).all()
