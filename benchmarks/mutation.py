@@ -23,6 +23,7 @@ import gc
 import hashlib
 import importlib.abc
 import importlib.util
+import math
 import os
 import resource
 import signal
@@ -46,7 +47,7 @@ TARGETS = ROOT / "benchmarks" / "mutation.yaml"
 SURVIVORS = ROOT / "benchmarks" / "survivors.csv"
 STORE = ROOT / "runs" / "mutation.csv"
 RESULT = ROOT / "results" / "mutation.csv"
-SECONDS = 60  # of CPU time; a run of the tests that takes longer has been noticed: something does not end
+SECONDS = 60  # of CPU time, or three times what the tests take without a fault: after that, something does not end
 MEMORY = 8 << 30  # bytes of address space: a fault in a size must not take the machine down
 _SWAPS = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Mul", "Pow_Mul")
 _OPPOSITES = ("Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")
@@ -179,14 +180,14 @@ class _Teller:
     pytest_runtest_logreport = pytest_collectreport
 
 
-def _in_child(mutant: Mutant, first: list[str], tests: list[str], pipe: int) -> None:
+def _in_child(mutant: Mutant, first: list[str], tests: list[str], pipe: int, seconds: int) -> None:
     """Run some tests on the changed module, and all if those pass; the exit code is pytest's, 1 if something failed."""
     import pytest
 
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.meta_path.insert(0, _Changed(mutant.module, mutant.source))
     try:
@@ -212,8 +213,10 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
-    """Each mutant and what became of it, as they end.
+def outcomes(
+    todo: list[Mutant], tests: dict[str, list[str]], jobs: int, limits: dict[str, int]
+) -> Iterator[tuple[Mutant, Outcome]]:
+    """Each mutant and what became of it, as they end; `limits` are the CPU seconds that each module's tests may take.
 
     They are taken line by line, and the tests that noticed the last ones go first: most faults of one function are
     noticed by the same few tests, so that the others need not even be imported.
@@ -226,7 +229,7 @@ def outcomes(todo: list[Mutant], tests: dict[str, list[str]], jobs: int) -> Iter
             reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
-                _in_child(mutant, telling[mutant.module], tests[mutant.module], writing)
+                _in_child(mutant, telling[mutant.module], tests[mutant.module], writing, limits[mutant.module])
             os.close(writing)
             running[child] = mutant, reading
         child, status, used = os.wait3(0)
@@ -249,13 +252,16 @@ def _verdict(mutant: Mutant, status: int) -> str:
     return "survived" if code == 0 else "killed"
 
 
-def _check_tests(chosen: dict[str, list[str]], jobs: int) -> None:
-    """Every module's tests pass without a fault; else they would notice anything."""
+def _check_tests(chosen: dict[str, list[str]], jobs: int) -> dict[str, int]:
+    """The limits of CPU time. Every module's tests pass without a fault; else they would notice anything."""
+    limits = dict.fromkeys(chosen, 60 * SECONDS)
     sound = [Mutant(module, "", 0, 0, "", "", (ROOT / module).read_text()) for module in chosen]
-    for mutant, outcome in outcomes(sound, chosen, jobs):
+    for mutant, outcome in outcomes(sound, chosen, jobs, limits):
         if outcome.verdict != "survived":
             raise SystemExit(f"the tests of {mutant.module} fail without a fault: {outcome.test or outcome.verdict}")
         print(f"{mutant.module}: its tests take {outcome.seconds:.1f} s", flush=True)
+        limits[mutant.module] = max(SECONDS, math.ceil(3 * outcome.seconds))
+    return limits
 
 
 def _fault(module: str, operator: str, occurrence: int) -> str:
@@ -345,10 +351,10 @@ def main() -> int:
     known = _known(chosen)
     todo = [mutant for mutant in everything if faults[mutant] not in known]
     print(f"{len(everything)} mutants, {len(todo)} to run", flush=True)
-    _check_tests({mutant.module: chosen[mutant.module] for mutant in todo}, options.jobs)
+    limits = _check_tests({mutant.module: chosen[mutant.module] for mutant in todo}, options.jobs)
     with STORE.open("a", newline="") as file:
         store = csv.writer(file, lineterminator="\n")
-        for done, (mutant, (verdict, test, seconds)) in enumerate(outcomes(todo, chosen, options.jobs), 1):
+        for done, (mutant, (verdict, test, seconds)) in enumerate(outcomes(todo, chosen, options.jobs, limits), 1):
             known[faults[mutant]] = verdict
             witness = _witness(test, tuple(chosen[mutant.module]))
             store.writerow([mutant.module, faults[mutant], verdict, test, witness, f"{seconds:.1f}"])
