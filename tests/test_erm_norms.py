@@ -9,6 +9,7 @@ import pytest
 from erm_data import HUBER, ROUNDING, determinant_share, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import beta as beta_law
 from scipy.stats import gamma, ks_2samp, kstest
@@ -71,7 +72,7 @@ def test_the_norm_is_that_of_the_hull_of_the_rows(seed):
 def test_draws_have_the_density_of_the_norm():
     """Length Gamma(p), and in every direction what rejection from a box gives."""
     rng = np.random.default_rng(0)
-    body = norms.RowPolytope((0.5,) * 3 + (0.75,) * 4 + (1.0,), ((0, 1, 2), (3, 4, 5, 6)))
+    body = norms.RowPolytope((0.5,) * 3 + (0.75,) * 4 + (3.0,), ((0, 1, 2), (3, 4, 5, 6)))
     draws = np.array([body.draw(2.0, rng)[0] for _ in range(1500)])
     lengths = np.array([body.norm(b) for b in draws])
     assert kstest(lengths, gamma(body.dimension, scale=0.5).cdf).pvalue > UNLIKELY
@@ -79,7 +80,7 @@ def test_draws_have_the_density_of_the_norm():
     t, first, second = rng.uniform(-1, 1, 300_000), rng.uniform(-1, 1, (300_000, 2)), rng.uniform(-1, 1, (300_000, 3))
     w = np.column_stack([t - first.sum(axis=1), first, t - second.sum(axis=1), second])
     inside = (np.abs(w[:, :3]).sum(axis=1) <= 1) & (np.abs(w[:, 3:]).sum(axis=1) <= 1)
-    flat = np.column_stack([w[:, :3] - t[:, None] / 3, w[:, 3:] - t[:, None] / 4, t])[inside]
+    flat = np.column_stack([w[:, :3] - t[:, None] / 3, w[:, 3:] - t[:, None] / 4, 3 * t])[inside]
     flat[:, :3] *= 0.5 / (2 / 3)
     size = np.maximum.reduce([np.abs(w[:, :3]).sum(axis=1), np.abs(w[:, 3:]).sum(axis=1), np.abs(t)])[inside]
     surface, drawn = flat / size[:, None], draws / lengths[:, None]
@@ -92,6 +93,14 @@ def test_many_levels_are_drawn_from_too():
     rng = np.random.default_rng(0)
     lengths = [body.norm(body.draw(1.0, rng)) for _ in range(60)]
     assert kstest(lengths, gamma(89).cdf).pvalue > UNLIKELY
+
+
+def test_a_column_that_is_always_zero_gets_no_noise():
+    body = norms.RowPolytope((0.5, 0.0, 0.25))
+    draw = body.draw(1.0, np.random.default_rng(0))[0]
+    assert body.dimension == 2
+    assert np.array_equal(draw != 0, [True, False, True])
+    assert body.norm([0.5, 0.0, 0.5]) == 2
 
 
 def test_a_block_of_two_levels_is_a_number():
@@ -348,6 +357,7 @@ def test_levels_shape_the_ball_and_the_gaussian_too():
         ({"blocks": [(1,)], "bounds": LEVELS}, "two or more columns"),
         ({"blocks": [(1, 2), (2, 3)], "bounds": LEVELS}, "each once"),
         ({"blocks": [(4, 6)], "bounds": LEVELS}, "below 6"),
+        ({"blocks": [(-1, 4)], "bounds": LEVELS}, "blocks must be"),
         ({"blocks": 3, "bounds": LEVELS}, "lists of columns"),
         ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "classes": (0, 1, 2)}, "more than two classes"),
         ({"blocks": BLOCKS, "bounds": LEVELS, "noise": "cube", "fit_intercept": False}, "no intercept"),
@@ -372,23 +382,61 @@ def test_what_does_not_hold_is_refused(changes, message):
 def test_a_body_that_is_none_is_refused(widths, blocks, message):
     with pytest.raises(ValueError, match=message):
         norms.RowPolytope(widths, blocks)
-    with pytest.raises(ValueError, match="columns"):
-        norms.RowPolytope((1.0, 1.0)).norm([1.0])
-    with pytest.raises(ValueError, match="n_scores must be"):
-        norms.RowPolytope((0.5, 0.5, 1.0), ((0, 1),)).draw(1.0, np.random.default_rng(0), 2)
 
 
-def test_the_constant_has_the_law_of_its_slices():
-    """Against the volumes of the slices at each value of the constant, by quadrature."""
-    rng, grid = np.random.default_rng(0), np.linspace(0, 1, 401)
-    for sizes in ((3, 4), (6,) * 5):
-        blocks, start = [], 0
-        for size in sizes:
-            blocks.append(tuple(range(start, start + size)))
-            start += size
-        body = norms.RowPolytope((0.5,) * start + (1.0,), blocks)
-        volume = np.array([math.exp(body._log_share(t)) for t in grid])
-        law = np.append(0.0, np.cumsum((volume[1:] + volume[:-1]) / 2))
-        drawn = np.array([body._constant(rng) for _ in range(1000)])
-        assert kstest(np.abs(drawn), lambda t, law=law: np.interp(t, grid, law / law[-1])).pvalue > UNLIKELY
-        assert 0.4 < np.mean(drawn > 0) < 0.6
+def test_what_no_body_has_a_norm_or_a_draw_for_is_refused():
+    box, rng = norms.RowPolytope((1.0, 1.0)), np.random.default_rng(0)
+    levels = norms.RowPolytope((0.5, 0.5, 1.0), ((0, 1),))
+    for body, shape in ((box, (1,)), (box, (1, 1, 2)), (levels, (2, 3))):
+        with pytest.raises(ValueError, match="columns"):
+            body.norm(np.ones(shape))
+    for body, n_scores in ((box, 0), (levels, 2)):
+        with pytest.raises(ValueError, match="n_scores must be"):
+            body.draw(1.0, rng, n_scores)
+    with pytest.raises(ValueError, match="rate must be"):
+        box.draw(-0.5, rng)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("d", range(1, 40, 3))
+def test_no_corner_is_longer_than_the_radius_after_rounding(d, k):
+    assert np.linalg.norm(norms.surface_rows(np.ones((1, d)), 1.0)) <= 1
+    blocks = [tuple(range(start, start + k)) for start in range(0, d * k, k)]
+    first_level = np.tile(np.eye(1, k), d)
+    assert np.linalg.norm(norms.simplex_rows(np.zeros((1, d * k)), first_level, blocks, 1.0)) <= 1
+
+
+def slice_volume(k, t):
+    """Volume of the w in R^k with sum t and sum of sizes <= 1: by the number of positive entries, and quadrature."""
+
+    def piece(positive):
+        negative = k - positive
+        factor = math.comb(k, positive) / math.factorial(positive - 1) / math.factorial(negative - 1)
+        return factor * quad(lambda below: (below + t) ** (positive - 1) * below ** (negative - 1), 0, (1 - t) / 2)[0]
+
+    return sum(map(piece, range(1, k))) + t ** (k - 1) / math.factorial(k - 1)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+def test_slices_have_their_volumes(k):
+    for t in (0.0, 0.1, 0.5, 0.9, 1.0):
+        assert np.exp(norms._log_weights(k, t)).sum() == pytest.approx(slice_volume(k, t), rel=1e-8)
+    body = norms.RowPolytope((0.5,) * (k + 3) + (1.0,), (range(k), range(k, k + 3)))
+    ratio = slice_volume(k, 0.5) * slice_volume(3, 0.5) / slice_volume(k, 0.0) / slice_volume(3, 0.0)
+    assert math.exp(body._log_share(0.5)) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("sizes", [(2,), (3, 4), (6,) * 5], ids=str)
+def test_the_constant_has_the_law_of_its_slices(monkeypatch, sizes):
+    """The sampler takes the volumes from a table here, which is fast enough for many draws."""
+    grid = np.linspace(0, 1, 401)
+    volume = np.prod([[slice_volume(k, t) for t in grid] for k in sizes], axis=0)
+    log_share = np.log(volume / volume[0])
+    monkeypatch.setattr(norms.RowPolytope, "_log_share", lambda self, t: np.interp(t, grid, log_share))
+    starts = np.cumsum((0, *sizes))
+    body = norms.RowPolytope((0.5,) * starts[-1] + (1.0,), [range(*ends) for ends in itertools.pairwise(starts)])
+    rng = np.random.default_rng(0)
+    drawn = np.array([body._constant(rng) for _ in range(50_000)])
+    law = np.append(0.0, np.cumsum((volume[1:] + volume[:-1]) / 2))
+    assert kstest(np.abs(drawn), lambda t: np.interp(t, grid, law / law[-1])).pvalue > UNLIKELY
+    assert 0.48 < np.mean(drawn > 0) < 0.52

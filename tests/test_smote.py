@@ -24,7 +24,7 @@ from helpers.privacy import (
     Guarantee,
     PrivacyLeakWarning,
 )
-from helpers.resampling import kissing
+from helpers.resampling import kissing, smote
 from helpers.resampling.smote import (
     BASES,
     StableSMOTE,
@@ -85,6 +85,50 @@ def test_neighbour_lists_do_not_trust_rounded_inner_products():
     """Far from the origin the usual shortcut |a|^2 + |b|^2 - 2ab loses all digits."""
     X = np.random.default_rng(0).integers(-50, 51, (300, 20))
     np.testing.assert_array_equal(neighbour_lists(X + 2.0**30, 5), lists_by_definition(X, 5))
+
+
+class RoundingSearch:
+    """A search whose squared distances are off by nearly as much as `neighbour_lists` allows for, either way."""
+
+    def __init__(self, n_neighbors):
+        self.n_neighbors = n_neighbors
+
+    def fit(self, X):
+        self.X = X
+        return self
+
+    def kneighbors(self, X):
+        squared = np.square(X[:, np.newaxis] - self.X).sum(axis=2)
+        allowed = 16 * (X.shape[1] + 8) * np.finfo(float).eps * np.square(X).sum(axis=1).max()
+        squared += np.random.default_rng(0).choice([0, 0.99 * allowed], squared.shape)
+        found = np.argsort(squared, axis=1)[:, : self.n_neighbors]
+        return np.sqrt(np.take_along_axis(squared, found, axis=1)), found
+
+
+@pytest.mark.parametrize("d", [2, 100])
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("width", [1e-7, 4e-7, 1e-6])
+def test_neighbour_lists_are_exact_whatever_a_search_within_its_error_leaves_out(monkeypatch, d, k, width):
+    """Sixty points so near to one another that the search confuses them, far from the origin."""
+    X = 1 / np.sqrt(d) + width * np.random.default_rng(1).normal(size=(60, d)) / np.sqrt(d)
+    whole = np.round(X * 2.0**60).astype(np.int64)  # the same points in integers
+    monkeypatch.setattr(smote, "NearestNeighbors", RoundingSearch)
+    np.testing.assert_array_equal(neighbour_lists(X, k), lists_by_definition(whole, k))
+
+
+def test_the_smallest_differences_count():
+    assert neighbour_lists([[0.0], [1e-140], [1e-3]], 1).ravel().tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_as_many_neighbours_as_there_are_others(k):
+    with pytest.raises(ValueError, match=r"k must be an integer in \[1, 2\]"):
+        neighbour_lists([[0.0], [1.0], [3.0]], k)
+    with pytest.raises(ValueError, match=r"k must be an integer in \[1, 2\]"):
+        in_degree_bound(2, k, 3)
+    with pytest.raises(ValueError, match="must be an integer"):
+        in_degree_bound(0, 1, 3)
+    assert in_degree_bound(25, 2, 3) == 2
 
 
 @pytest.mark.parametrize(("scale", "outlier"), [(1e200, 1e230), (1e-200, 1e-170), (1e-320, 1.0)])
@@ -492,6 +536,8 @@ def test_bad_learners():
     sizes = {"d": 2, "k": 5, "n_minority": 20, "n_new": 10}
     with pytest.raises(ValueError, match="neighbouring"):
         amplification(Guarantee(1.0, 0.0, ADD_REMOVE), neighbouring=REPLACE_ONE, **sizes)
+    with pytest.raises(ValueError, match=r"epsilon must be a finite number in \[0"):
+        amplification(-0.5, neighbouring=REPLACE_ONE, **sizes)
     with pytest.raises(ValueError, match="jitter must hold 3 distinct"):
         neighbour_lists(np.zeros((3, 1)), 1, jitter=[0.1, 0.1, 0.2])
 
@@ -549,6 +595,14 @@ def test_stability_of_the_resampler_is_that_of_the_theorem():
         sampler = StableSMOTE(**sizes, n_minority=25, neighbouring=relation, bases=bases)
         sampler.fit_resample(X, y)
         assert sampler.stability_ == changed_rows(d=3, n_minority=25, neighbouring=relation, bases=bases, **sizes)
+
+
+def test_the_least_numbers_are_allowed_and_five_neighbours_are_usual():
+    X, y = two_classes(6, 4, 2)
+    X_new, _ = StableSMOTE(0, n_minority=6).fit_resample(X, y)
+    assert np.array_equal(X_new, X)
+    assert StableSMOTE(0, k=1, n_minority=2).fit(X, y).stability_.maximum >= 1
+    assert StableSMOTE(0, n_minority=6).k == 5
 
 
 def test_no_records_at_all_are_no_error():
