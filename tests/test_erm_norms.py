@@ -67,6 +67,9 @@ def test_the_norm_is_that_of_the_hull_of_the_rows(seed):
         least = linprog(np.ones(2 * len(rows)), A_eq=np.vstack([rows, -rows]).T, b_eq=b)
         assert body.norm(b) == pytest.approx(least.fun, abs=1e-7)
     assert body.dimension == np.linalg.matrix_rank(rows)
+    shifted = b.copy()
+    shifted[list(blocks[0])] += 0.7  # which no row does: of a block only the differences count
+    assert body.norm(shifted) == pytest.approx(body.norm(b))
 
 
 def test_draws_have_the_density_of_the_norm():
@@ -426,7 +429,7 @@ def test_slices_have_their_volumes(k):
     assert math.exp(body._log_share(0.5)) == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize("sizes", [(2,), (3, 4), (6,) * 5], ids=str)
+@pytest.mark.parametrize("sizes", [(2,), (3,), (3, 4), (6,) * 5], ids=str)
 def test_the_constant_has_the_law_of_its_slices(monkeypatch, sizes):
     """The sampler takes the volumes from a table here, which is fast enough for many draws."""
     grid = np.linspace(0, 1, 401)
