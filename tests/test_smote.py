@@ -106,18 +106,35 @@ class RoundingSearch:
 
 
 @pytest.mark.parametrize("d", [2, 100])
-@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("k", [1, 3, 8, 40])
 @pytest.mark.parametrize("width", [1e-7, 4e-7, 1e-6])
 def test_neighbour_lists_are_exact_whatever_a_search_within_its_error_leaves_out(monkeypatch, d, k, width):
-    """Sixty points so near to one another that the search confuses them, far from the origin."""
-    X = 1 / np.sqrt(d) + width * np.random.default_rng(1).normal(size=(60, d)) / np.sqrt(d)
+    """A hundred points so near to one another that the search confuses them, far from the origin."""
+    X = 1 / np.sqrt(d) + width * np.random.default_rng(1).normal(size=(100, d)) / np.sqrt(d)
     whole = np.round(X * 2.0**60).astype(np.int64)  # the same points in integers
     monkeypatch.setattr(smote, "NearestNeighbors", RoundingSearch)
     np.testing.assert_array_equal(neighbour_lists(X, k), lists_by_definition(whole, k))
 
 
+def test_the_error_that_a_search_may_make_is_allowed_for_in_full(monkeypatch):
+    """The nearest neighbour is left out for others that seem nearer by nearly all of the allowed error."""
+    allowed = 16 * (2 + 8) * np.finfo(float).eps
+    squared = 1e-14 + allowed * np.array([0.0, 0.02, 0.98, 0.98, 0.98])
+    angles = np.arange(5) * 2 * np.pi / 5
+    X = np.vstack([np.zeros((1, 2)), np.sqrt(squared)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])])
+    X[:, 0] += 1
+
+    class Search(RoundingSearch):
+        def kneighbors(self, X):
+            found = np.tile([0, 2, 3, 4], (len(X), 1))
+            return np.sqrt(np.square(X[:, np.newaxis] - X[found]).sum(axis=2)), found
+
+    monkeypatch.setattr(smote, "NearestNeighbors", Search)
+    assert neighbour_lists(X, 1)[0] == 1
+
+
 def test_the_smallest_differences_count():
-    assert neighbour_lists([[0.0], [1e-140], [1e-3]], 1).ravel().tolist() == [1, 0, 0]
+    assert neighbour_lists([[0.0], [1e-140], [3e-140], [1e-3]], 1).ravel().tolist() == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("k", [0, 3])
