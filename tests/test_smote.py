@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from imblearn.over_sampling import SMOTE
+from scipy.sparse import csr_matrix
 from scipy.stats import binom, binomtest
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import get_tags
 
 from checks import arrangements
 from checks.smote import multiclass_changed_rows
@@ -105,10 +107,9 @@ class RoundingSearch:
         return np.sqrt(np.take_along_axis(squared, found, axis=1)), found
 
 
-@pytest.mark.parametrize("d", [2, 100])
+@pytest.mark.parametrize(("d", "width"), [*itertools.product([2, 100], [1e-7, 4e-7, 1e-6]), (1000, 4e-6)])
 @pytest.mark.parametrize("k", [1, 3, 8, 40])
-@pytest.mark.parametrize("width", [1e-7, 4e-7, 1e-6])
-def test_neighbour_lists_are_exact_whatever_a_search_within_its_error_leaves_out(monkeypatch, d, k, width):
+def test_neighbour_lists_are_exact_whatever_a_search_within_its_error_leaves_out(monkeypatch, d, width, k):
     """A hundred points so near to one another that the search confuses them, far from the origin."""
     X = 1 / np.sqrt(d) + width * np.random.default_rng(1).normal(size=(100, d)) / np.sqrt(d)
     whole = np.round(X * 2.0**60).astype(np.int64)  # the same points in integers
@@ -651,6 +652,13 @@ def test_the_same_seed_gives_the_same_records():
     np.testing.assert_array_equal(first, second)
     other = StableSMOTE(20, k=3, n_minority=9, random_state=8).fit_resample(X, y)[0]
     assert not np.array_equal(first, other)
+
+
+def test_sparse_rows_are_refused_and_the_tag_says_so():
+    sampler = StableSMOTE(20, k=3, n_minority=9)
+    assert not get_tags(sampler).input_tags.sparse
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        sampler.fit_resample(csr_matrix(np.eye(4)), [0, 0, 1, 1])
 
 
 def test_what_a_fitted_sampler_shows():
