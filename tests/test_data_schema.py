@@ -1,6 +1,7 @@
 """Tables of the reader's own: cell by cell through a public schema, and nothing said of the cells."""
 
 import csv
+import dataclasses
 import os
 import pickle
 import sys
@@ -249,7 +250,9 @@ def test_any_table_has_a_proposal_that_it_follows(rows):
         (("rows_per_person: 1", "person: ''"), "person must be the name of a column"),
         (("rows_per_person: 1", "person: age"), "named once, the label too, got age twice"),
         (("low: 18", "low: !private-confirm-or-replac 18"), "without tags but .*, got !private-confirm-or-replac in"),
-        (("low: 18", "low: !!int 18"), "without tags but"),
+        (("low: 18", "low: !!int 18"), "without tags but .* in line 6"),
+        (("label:", "missing_texts: NA\nlabel:"), "missing_texts must be a list of texts, got 'NA'"),
+        (("label:", "missing_texts: [[NA]]\nlabel:"), "missing_texts must be a list of texts, got"),
         (("[north, south, west]", f"{[f'l{i}' for i in range(1001)]}"), "at most 1,000 texts, got 1,001"),
         (("kind: integer", "kind: date"), r"columns\.age\.low must be a date like 2024-12-31, got '18'"),
         (("label:", "labels: {}\nlabel:"), "got basis, rows_per_person, labels, label"),
@@ -283,6 +286,38 @@ def test_schemas_that_are_refused(change, words):
     assert change[0] in TEXT
     with pytest.raises(ValueError, match=words):
         Schema.parse(TEXT.replace(*change, 1))
+
+
+def test_what_was_stated_stays_and_what_was_not_has_a_default():
+    assert hash(SCHEMA) == hash(Schema.parse(TEXT))  # whatever facts there are
+    for stated in (SCHEMA, SCHEMA.columns[0]):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            stated.kind = "real"
+    assert not Schema("b", "y", ("a", "b"), ()).quoted_newlines
+    assert not Schema.parse(TEXT.replace("label:", "missing_texts: []\nlabel:")).missing_texts
+
+
+@pytest.mark.parametrize(
+    ("missing", "encoded", "broken"),
+    [
+        (", missing: true", [[1, 0, 0], [0, 1, 0], *[[0, 0, 1]] * 5], [0, 0, 0, 1, 1, 1, 1]),
+        ("", [[1, 0], [0, 1], *[[1, 0]] * 5], [0, 0, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_one_hot_block_of_zeros_is_missing_and_any_other_but_one_breaks_the_rule(missing, encoded, broken):
+    said = Schema.parse(TEXT.replace("[A, B, O]", f"[A, B]{missing}"))
+    column = next(column for column in said.columns if column.kind == "one-hot")
+    blocks = [[1, 0], [0, 1], [0, 0], [1, 1], [-1, -1], [2, 0], [0, 0.5]]
+    X = np.zeros((len(blocks), len(column.features)))
+    assert column.encode(frame(blocks, ["blood=A", "blood=B"]), (), X).tolist() == list(map(bool, broken))
+    assert X.tolist() == encoded
+
+
+def test_a_level_that_is_none_counts_as_the_first():
+    smoker = next(column for column in SCHEMA.columns if column.name == "smoker")
+    X = np.zeros((2, 2))
+    assert smoker.encode(frame([["yes"], ["maybe"]], ["smoker"]), (), X).tolist() == [False, True]
+    assert X.tolist() == [[0, 1], [1, 0]]
 
 
 def test_a_name_with_braces_stands_for_columns_as_in_a_shell():
