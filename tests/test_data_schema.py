@@ -297,6 +297,16 @@ def test_what_was_stated_stays_and_what_was_not_has_a_default():
     assert not Schema.parse(TEXT.replace("label:", "missing_texts: []\nlabel:")).missing_texts
 
 
+def test_whole_bounds_are_numbers_that_a_double_holds():
+    text = "kind: integer, low: 18, high: 100"
+    for low, high in [(-(2**53), 0), (0, 2**53)]:
+        column = Schema.parse(TEXT.replace(text, f"kind: integer, low: {low}, high: {high}")).columns[0]
+        assert (column.low, column.high) == (low, high)
+    for low, high in [(-(2**53) - 2, 0), (0, 2**53 + 2)]:
+        with pytest.raises(ValueError, match=r"must be a whole number in \[-9007199254740992, 9007199254740992\]"):
+            Schema.parse(TEXT.replace(text, f"kind: integer, low: {low}, high: {high}"))
+
+
 @pytest.mark.parametrize(
     ("missing", "encoded", "broken"),
     [
@@ -320,13 +330,20 @@ def test_a_level_that_is_none_counts_as_the_first():
     assert X.tolist() == [[0, 1], [1, 0]]
 
 
+def test_without_a_label_there_are_no_codes():
+    X, y, _ = SCHEMA._read(frame(ROWS).drop(columns="ill"), labelled=False)
+    assert X.tolist() == ENCODED
+    assert y.shape == (0,)
+
+
 def test_a_name_with_braces_stands_for_columns_as_in_a_shell():
     schema = Schema.parse(
         "basis: b\nrows_per_person: 1\nlabel: {column: y, levels: [a, b], minority: b}\n"
         "columns:\n  x{9..11}: {kind: real, low: 0, high: 2}\n"
         "  'p{A,B}q{0..1}': {kind: categorical, levels: [no, yes]}\n  'odd{1}': {kind: integer, low: 0, high: 3}\n"
+        "  'a,b{0..1}': {kind: real, low: 0, high: 1}\n"
     )
-    assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "y")
+    assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "a,b0", "a,b1", "y")
     assert schema.bounds[:3].tolist() == [[0, 2]] * 3
     for name, words in (
         ("x{1..100001}", r"stand for 1 to 100,000 columns, got 100,001"),
