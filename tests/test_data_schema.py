@@ -294,6 +294,8 @@ def test_what_was_stated_stays_and_what_was_not_has_a_default():
         with pytest.raises(dataclasses.FrozenInstanceError):
             stated.kind = "real"
     assert not Schema("b", "y", ("a", "b"), ()).quoted_newlines
+    said = Schema.parse(TEXT.replace("label:", "record: a visit\nsource: the registry\nlicence: none\nlabel:"))
+    assert (said.record, said.source, said.licence) == ("a visit", "the registry", "none")
     assert not Schema.parse(TEXT.replace("label:", "missing_texts: []\nlabel:")).missing_texts
 
 
@@ -341,9 +343,9 @@ def test_a_name_with_braces_stands_for_columns_as_in_a_shell():
         "basis: b\nrows_per_person: 1\nlabel: {column: y, levels: [a, b], minority: b}\n"
         "columns:\n  x{9..11}: {kind: real, low: 0, high: 2}\n"
         "  'p{A,B}q{0..1}': {kind: categorical, levels: [no, yes]}\n  'odd{1}': {kind: integer, low: 0, high: 3}\n"
-        "  'a,b{0..1}': {kind: real, low: 0, high: 1}\n"
+        "  'a,b{0..1}c,d': {kind: real, low: 0, high: 1}\n"
     )
-    assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "a,b0", "a,b1", "y")
+    assert schema.sources == ("x9", "x10", "x11", "pAq0", "pAq1", "pBq0", "pBq1", "odd{1}", "a,b0c,d", "a,b1c,d", "y")
     assert schema.bounds[:3].tolist() == [[0, 2]] * 3
     for name, words in (
         ("x{1..100001}", r"stand for 1 to 100,000 columns, got 100,001"),
