@@ -4,10 +4,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const filters = document.querySelector(".claims-filters");
   if (!table || !filters) return;
   const body = table.tBodies[0];
+  // All words have to begin a word of the row, in any order: "eq 9" finds "Equation (9)", "table 2" finds "Table II" too.
+  const numbers = new Map([["i", "1"], ["ii", "2"], ["iii", "3"], ["iv", "4"], ["v", "5"]]);
+  const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
   const rows = [...body.rows].map((row, position) => ({
     row,
     position,
-    text: row.textContent.toLowerCase(),
+    words: wordsOf(row.textContent).flatMap((word) => (numbers.has(word) ? [word, numbers.get(word)] : [word])),
     verdict: row.cells[2].querySelector("strong").textContent,
     ...row.querySelector("[id^=row-]").dataset, // document and chapter, by their short names
   }));
@@ -19,7 +22,7 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const entry of rows) {
       const keep =
         ["document", "verdict", "chapter"].every((key) => !wanted[key] || entry[key] === wanted[key]) &&
-        entry.text.includes(wanted.text.toLowerCase());
+        wordsOf(wanted.text).every((start) => entry.words.some((word) => word.startsWith(start)));
       entry.row.hidden = !keep;
       shown += keep;
     }

@@ -294,6 +294,8 @@ def _measured(classifier: PublishedClassifier) -> str:
             f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: where cases are rare, the best "
             "cut-off may be far below one half."
         )
+    if units == "people":
+        said += " In all of these numbers each person counts once, however many rows there are of him or her."
     meaning = _MEANING | {"alarms per 1,000": f"alarms per 1,000 {units}"}
     digits = {"precision": 3, "alarms per 1,000": 0}
     rows = [

@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_recall_curve
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from helpers.book.card import html_table, page, svg
 from helpers.book.display import OKABE_ITO, use_style
@@ -100,7 +101,8 @@ def _plain(model: Any) -> Callable[..., tuple[NDArray, float]]:
     """A learner of scikit-learn, with the share of the rare class as its cut-off."""
 
     def fitted(problem: Problem, train: Dataset, X: NDArray, seed: int) -> tuple[NDArray, float]:
-        return clone(model).fit(train.X, train.y).predict_proba(X)[:, 1], float(train.y.mean())
+        with threadpool_limits(1):  # on a busy machine, threads of a small fit wait for each other most of the time
+            return clone(model).fit(train.X, train.y).predict_proba(X)[:, 1], float(train.y.mean())
 
     return fitted
 

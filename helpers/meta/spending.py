@@ -67,8 +67,8 @@ def begin(file: Path, promised: Guarantee, most: float | None = None) -> list[Gu
         if most is not None and together.epsilon > most:
             before = total(spent[:-1]).epsilon if spent[1:] else 0.0
             raise ValueError(
-                f"epsilon must be at most {max(most - before, 0.0):g}, what is left of the budget of {most:g} after "
-                f"{before:g} ({file.name}), got {promised.epsilon:g}"
+                f"epsilon must be at most {max(most - before, 0.0):g}, what earlier fits have left of the budget of "
+                f"{most:g} ({before:g} is noted in {file.name}), got {promised.epsilon:g}"
             )
         note = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
