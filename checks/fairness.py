@@ -405,12 +405,9 @@ _STRONG, _WEAK = 0.01, 0.001
 def bounds_in_words(bounds: pd.DataFrame) -> dict[str, str]:
     """What the text says of the table of bounds on Adult, by the key that it is glued under."""
     cell = bounds.set_index(["penalty", "group", "notion"])
-    strong, weak = cell.loc[(_STRONG, *_WOMEN)], cell.loc[(_WEAK, *_WOMEN)]
+    weak = cell.loc[(_WEAK, *_WOMEN)]
     return {
-        "models": f"{strong.models:,.0f}",
-        "strong_gap": f"{strong.gap:.2f}",
-        "strong_count": f"{strong.here:.2f}",
-        "strong_seen": f"{strong.q99:.3f}",
+        "models": f"{cell.models[(_STRONG, *_WOMEN)]:,.0f}",
         "weak_count": f"{weak.here:.2f}",
         "weak_mean": f"{weak['mean']:.2f}",
         "weak_seen": f"{weak.q99:.2f}",

@@ -31,13 +31,6 @@ def three_ways(trials: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def at_the_end(epochs: pd.DataFrame) -> pd.DataFrame:
-    """The last epoch of each training, where `rare` is the mean share recognized of the six kinds besides moles."""
-    rare = ["akiec", "bcc", "bkl", "df", "mel", "vasc"]
-    last = epochs[epochs.epoch == epochs.epoch.max()]
-    return last.assign(rare=last[rare].mean(axis=1))
-
-
 def leads(accuracies: pd.DataFrame) -> pd.Series:
     """How far SAD-DPSGD is ahead of the next best method in each row, with a method in each column."""
     return accuracies["SAD-DPSGD"] - accuracies.drop(columns="SAD-DPSGD").max(axis=1)

@@ -112,8 +112,6 @@ def table_texts(study: pd.DataFrame, gains: pd.DataFrame, twins: pd.DataFrame) -
         "auc_small": f"{auc.loc[1.0, 'mlp']:.2f}",
         "auc_transformer": f"{auc.loc[1.0, 'ft-transformer']:.2f}",
         "auc_openly": f"{twins[twins.metric == 'auc']['mean'].mean():.2f}",
-        "ba_half": f"{balanced['ft-transformer', 'zero']:.2f}",
-        "ba_bought": f"{balanced['ft-transformer', 'private']:.2f}",
         "ba_bought_linear": f"{balanced['linear', 'private']:.2f}",
         "ba_shares_linear": f"{balanced['linear', 'prior']:.2f}",
         "single_worse": f"{cases[comparison.WORSE]:.0f}",

@@ -509,6 +509,15 @@ def test_a_column_that_nobody_learns_from_may_name_persons():
     assert not len(doubts(of_three, table))
     swapped = doubts(Schema.parse(confirmed.replace("minority: yes", "minority: no")), table)
     assert swapped.to_numpy().tolist()[0] == ["ill", 250, "no, the minority of the schema: is it the rare class?"]
+    of_unknown = Schema.parse(confirmed.replace("rows_per_person: 1", "rows_per_person: unknown"))
+    assert not len(doubts(of_unknown, table))
+    two = doubts(Schema.parse(confirmed), table.rename(columns={"who": "zip"}).assign(address=ids))
+    assert two.column.tolist() == ["zip", "address"]  # in the order of the table
+    assert not len(doubts(of_three, table.assign(ill=["no"] * 180 + ["yes"] * 120)))  # 40 % may be the rare class
+    three = Schema.parse(
+        confirmed.replace("levels: [", "levels: [maybe, ").replace("rows_per_person: 1", "rows_per_person: 3")
+    )
+    assert not len(doubts(three, table.assign(ill=["no"] * 250 + ["yes"] * 50)))
     others = pd.DataFrame({"age": [-1, 300, "x", 5, ""]})
     assert unlike(of_three, others).to_numpy().tolist() == [
         ["age", 2, "not a whole number"],

@@ -282,8 +282,9 @@ def _measured(classifier: PublishedClassifier) -> str:
     least, most = 1 / max(high, 1e-3), f"{1 / low:,.0f}" if low > 1e-3 else "more than 1,000"
     alarms = f"about {1 / middle:,.0f} ({least:,.0f} to {most})" if middle > 1e-3 else f"at least {least:,.0f}"
     said = (
-        f"About {held.sum():,.0f} {units} were held out, about {held[-1]:,.0f} of them {names[-1]} (noisy counts). "
-        f"Of the alarms, {100 * low:.3g} to {100 * high:.3g} % are right. Alarms for each case found: {alarms}."
+        f"About {held.sum():,.0f} {units} were held out, each counted once, about {held[-1]:,.0f} of them {names[-1]} "
+        f"(noisy counts). Of the alarms, {100 * low:.3g} to {100 * high:.3g} % are right. "
+        f"Alarms for each case found: {alarms}."
     )
     if classifier.model.recall is not None:
         said += f" It was asked to find {100 * classifier.model.recall:g} % of the cases."
@@ -294,8 +295,6 @@ def _measured(classifier: PublishedClassifier) -> str:
             f" It says {names[-1]} from a probability of {classifier.threshold:.2g} on: where cases are rare, the best "
             "cut-off may be far below one half."
         )
-    if units == "people":
-        said += " In all of these numbers each person counts once, however many rows there are of him or her."
     meaning = _MEANING | {"alarms per 1,000": f"alarms per 1,000 {units}"}
     digits = {"precision": 3, "alarms per 1,000": 0}
     rows = [
